@@ -1,0 +1,281 @@
+"""The warp program: what every front-end produces and what the simulator runs.
+
+It is plain data: instruction rows with registers and control fields, the roles that execute them, barriers,
+memory streams, work items, and for each instruction the source line and the data effect that it stands for.
+The simulator knows nothing about where a program came from. Text form: `heddle.ir.warp_text`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+RZ = 255  # register 255 reads as zero and is never allocated
+SCOREBOARDS = 6  # dependence counters SB0-SB5 a warp
+LOOP_LEVELS = 4  # nested loop counters a warp
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """An aligned group of `count` vector registers of a warp, starting at `index`; `reuse` sets the operand cache bit."""
+
+    index: int
+    count: int = 1
+    reuse: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """The control field of an instruction, as the compiler sets it (facts: Huerta et al., arXiv 2503.20481).
+
+    `stall` cycles before the next instruction of the warp may issue (1..15); `wait` is the set of dependence
+    counters that must be zero; `write_barrier` is released at write-back, `read_barrier` at operand read.
+    """
+
+    stall: int = 1
+    wait: frozenset[int] = frozenset()
+    write_barrier: int | None = None
+    read_barrier: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierRef:
+    """One mbarrier of a ring: element `stage(ring) + offset` of barrier `name` (element `offset` if no ring).
+
+    `flip` inverts the parity that a wait asks for (a producer's first pass over empty slots). `cta` says whose
+    barrier: own, the cluster leader's (rank 0), or that of every CTA in the cluster (an arrive then signals all).
+    """
+
+    name: str
+    ring: str | None = None
+    offset: int = 0
+    flip: bool = False
+    cta: Literal["own", "leader", "all"] = "own"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRef:
+    """One access of a memory stream: block = item[stream.base] + (loop counter + offset) * stream.step.
+
+    `part` of `parts`: the access covers 1/parts of the block (one LDGSTS of a warp, one half of a multicast pair).
+    If `part_by_rank`, the warp's rank in its role times `rank_stride` is added to `part`.
+    """
+
+    name: str
+    offset: int = 0
+    part: int = 0
+    parts: int = 1
+    part_by_rank: bool = False
+    rank_stride: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A loop count: an immediate, or attribute `attribute` of the current work item, plus `offset` (at least 0)."""
+
+    value: int = 0
+    attribute: str | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One warp instruction. Which optional fields an opcode needs is in `heddle.ir.opcodes.OPCODES`."""
+
+    op: str
+    dst: Register | None = None
+    src: tuple[Register, ...] = ()
+    control: Control = Control()
+    shape: tuple[int, int, int] | None = None  # m, n, k of a matrix instruction
+    form: str = ""  # operand supply of a matrix instruction: rr, ss, rs, ts
+    dtype: str = ""  # type of matrix operands: fp16, bf16, fp8_e4m3, tf32
+    ctas: int = 1  # 2: a tcgen05 instruction of a CTA pair, or a cluster-multicast copy to that many CTAs
+    bytes: int = 0  # of one warp's access (LDS, LDSM, LDG, ...), of a whole bulk copy (UTMALDG), or expect_tx
+    conflict_ways: int = 1  # shared-memory bank conflict degree (1: none)
+    stream: StreamRef | None = None
+    barrier: BarrierRef | None = None
+    barrier_id: int = 0  # named barrier (BAR.*)
+    warps: int = 0  # warps that meet at a named barrier
+    pending: int = 0  # groups that may stay outstanding at a wait (DEPBAR.LE, WARPGROUP.DEPBAR, UTMASTG wait)
+    semaphore: str | None = None  # attribute of the item that holds a global semaphore's index
+    target: int | None = None  # program counter of a branch
+    level: int = 0  # loop level of LOOP, 0..LOOP_LEVELS-1
+    count: Count | None = None
+    attribute: str | None = None  # SKIP jumps when this item attribute is zero
+    advance: tuple[str, ...] = ()  # rings that this warp advances when the instruction issues
+    effect: int | None = None  # index into WarpProgram.effects
+    source: int = 0  # index into WarpProgram.sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """Warps [first_warp, first_warp + warps) of the CTA start at `entry`; in clusters, `leader_only` roles run on rank 0 only."""
+
+    name: str
+    first_warp: int
+    warps: int
+    entry: int
+    registers_per_thread: int
+    leader_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """A ring of `depth` stages. Every warp has its own (stage, phase) for each ring, starting at (0, 0)."""
+
+    name: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier:
+    """A ring of `count` mbarriers in shared memory, each completing after `arrivals` arrivals and all expected bytes."""
+
+    name: str
+    count: int
+    arrivals: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A global tensor; `role` "input" is cold or warm in L2 before the kernel, "output" and "workspace" are written."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Literal["input", "output", "workspace"] = "input"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A sequence of accesses to blocks of a tensor.
+
+    The tensor is cut into `blocks` blocks of `block_bytes` (one box of a bulk copy, or one tile of a cooperative
+    copy); `base` names the work item attribute with the first block; `level` is the loop whose counter advances it,
+    by `step` blocks an iteration. Blocks of different streams of one tensor are the same memory only if the streams
+    have equal `blocks` and `block_bytes`. `multicast`: the CTAs of the cluster each load 1/multicast of the block.
+    """
+
+    name: str
+    tensor: str
+    direction: Literal["load", "store", "reduce"]
+    blocks: int
+    block_bytes: int
+    base: str
+    level: int = 0
+    step: int = 1
+    multicast: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Work items, one row each, with named integer attributes, and how CTAs (or clusters) get them.
+
+    `static`: persistent; cluster c runs items c, c + grid, ...; `launch`: one cluster an item, new clusters start as old
+    ones end; `dynamic`: persistent; the next item goes to the cluster that asks first. `grid` = clusters launched.
+    """
+
+    attributes: tuple[str, ...]
+    items: NDArray[np.int64]  # [items, attributes]
+    schedule: Literal["static", "launch", "dynamic"]
+    grid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What part of an object an effect touches; the object's shape is in WarpProgram.objects.
+
+    The region is rows x cols at (row + rank_row * i, col + rank_col * j) where i = (rank // divisor) // rank_cols and
+    j = (rank // divisor) % rank_cols for the warp's rank in its role. `ring`: the stage dimension is indexed by the
+    warp's stage of that ring plus `stage_offset`. Global objects add item attributes (in elements) and a loop counter:
+    row += item[row_attribute] + (counter[level] + counter_offset) * row_step, col likewise.
+    """
+
+    object: str
+    row: int = 0
+    col: int = 0
+    rows: int
+    cols: int
+    rank_row: int = 0
+    rank_col: int = 0
+    rank_cols: int = 1
+    divisor: int = 1
+    ring: str | None = None
+    stage_offset: int = 0
+    row_attribute: str | None = None
+    col_attribute: str | None = None
+    level: int = 0
+    counter_offset: int = 0
+    row_step: int = 0
+    col_step: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """The data meaning of an instruction, executed by `heddle.interp` in the engine's order.
+
+    `kind`: copy, copy_async (bulk or cp.async; the write lands when the engine says), mma (writes[0] += reads[0] @
+    reads[1].T, both [rows, k]), fill (params["value"]), add, store (global), reduce (global +=), cast. `owner`: register
+    objects are one array a warp, a warp group or a CTA (`scope` of the object).
+    """
+
+    kind: str
+    reads: tuple[Access, ...] = ()
+    writes: tuple[Access, ...] = ()
+    params: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataObject:
+    """An array that effects touch: shared [stages, rows, cols], registers or tensor memory [rows, cols], or a global tensor.
+
+    `scope`: warp, group (four warps), cta, cluster or global: how many copies exist.
+    """
+
+    name: str
+    space: Literal["shared", "register", "tensor_memory", "global"]
+    shape: tuple[int, ...]
+    dtype: str
+    scope: Literal["warp", "group", "cta", "cluster", "global"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where an instruction came from: the user's line and the tile operation."""
+
+    file: str
+    line: int
+    operation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarpProgram:
+    """A complete kernel for the simulator. Sizes: shared memory in bytes a CTA; tensor memory in columns a CTA."""
+
+    name: str
+    architecture: str
+    instructions: tuple[Instruction, ...]
+    roles: tuple[Role, ...]
+    rings: tuple[Ring, ...] = ()
+    barriers: tuple[Barrier, ...] = ()
+    tensors: tuple[Tensor, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    work: Work
+    sources: tuple[Source, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    objects: tuple[DataObject, ...] = ()
+    shared_memory_bytes: int = 0
+    tensor_memory_columns: int = 0
+    cluster_size: int = 1
+    flops: int = 0  # useful FLOPs of the whole kernel, padding and masked work not counted
+    mode: str = "simt"
+    params: Mapping[str, int | float | str] = field(default_factory=dict)
+
+    @property
+    def warps_per_cta(self) -> int:
+        """Warps of one CTA, over all roles."""
+        return sum(role.warps for role in self.roles)
