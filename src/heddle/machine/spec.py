@@ -128,6 +128,7 @@ class Machine:
     clock_time_constant_ms: float
     # L2 state of published cold runs
     l2_flush_dirty_fraction: float  # share of L2 lines that a flush leaves dirty
+    instruction_miss_cycles: int = 0  # effective time for a line of eight instructions after the caches were flushed
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
     def replace(self, **changes: Any) -> Machine:
