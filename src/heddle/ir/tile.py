@@ -70,6 +70,7 @@ class GlobalRef:
     """A rows x cols box of a global tensor, its corner at (item[row] + counter * row_step, item[col] + counter * col_step).
 
     `row`, `col` name work item attributes in elements (None: 0); `loop` names the loop whose counter (+ `ahead`) moves the box.
+    `cta_row`, `cta_col` elements are added for each rank of the CTA in its cluster.
     """
 
     tensor: str
@@ -81,6 +82,8 @@ class GlobalRef:
     ahead: int = 0
     row_step: int = 0
     col_step: int = 0
+    cta_row: int = 0
+    cta_col: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +165,7 @@ class TmaLoad(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TmaStore(Op):
-    """Bulk copy (or reduce-add) shared -> global, one commit group."""
+    """Bulk copy (or reduce-add) shared -> global, one commit group, issued by the first warp of the role."""
 
     dst: GlobalRef
     src: SharedRef

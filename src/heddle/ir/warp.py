@@ -62,7 +62,8 @@ class StreamRef:
     """One access of a memory stream: block = item[stream.base] + (loop counter + offset) * stream.step.
 
     `part` of `parts`: the access covers 1/parts of the block (one LDGSTS of a warp, one half of a multicast pair).
-    If `part_by_rank`, the warp's rank in its role times `rank_stride` is added to `part`.
+    If `part_by_rank`, the warp's rank in its role times `rank_stride` is added to `part`. If the stream is multicast, the
+    CTA's rank in its cluster times parts / multicast is added to `part`.
     """
 
     name: str
@@ -84,7 +85,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One warp instruction. Which optional fields an opcode needs is in `heddle.ir.opcodes.OPCODES`."""
+    """One warp instruction. Which optional fields an opcode needs is in `heddle.ir.opcodes.OPCODES`.
+
+    A matrix instruction's `dst` is its accumulator, read and written; it is not repeated in `src`. `by`: who acts; "group":
+    one warp of each four (rank % 4 == 0), "role": rank 0 of the role. The other warps of the role issue the instruction
+    predicated off: it costs an issue slot and its control field holds, it waits for no unit and has no effect.
+    """
 
     op: str
     dst: Register | None = None
@@ -106,6 +112,7 @@ class Instruction:
     level: int = 0  # loop level of LOOP, 0..LOOP_LEVELS-1
     count: Count | None = None
     attribute: str | None = None  # SKIP jumps when this item attribute is zero
+    by: Literal["warp", "group", "role"] = "warp"
     advance: tuple[str, ...] = ()  # rings that this warp advances when the instruction issues
     effect: int | None = None  # index into WarpProgram.effects
     source: int = 0  # index into WarpProgram.sources
@@ -158,6 +165,7 @@ class Stream:
     copy); `base` names the work item attribute with the first block; `level` is the loop whose counter advances it,
     by `step` blocks an iteration. Blocks of different streams of one tensor are the same memory only if the streams
     have equal `blocks` and `block_bytes`. `multicast`: the CTAs of the cluster each load 1/multicast of the block.
+    `cta_step` blocks are added for each rank of the CTA in its cluster.
     """
 
     name: str
@@ -169,6 +177,7 @@ class Stream:
     level: int = 0
     step: int = 1
     multicast: int = 1
+    cta_step: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +201,8 @@ class Access:
     The region is rows x cols at (row + rank_row * i, col + rank_col * j) where i = (rank // divisor) // rank_cols and
     j = (rank // divisor) % rank_cols for the warp's rank in its role. `ring`: the stage dimension is indexed by the
     warp's stage of that ring plus `stage_offset`. Global objects add item attributes (in elements) and a loop counter:
-    row += item[row_attribute] + (counter[level] + counter_offset) * row_step, col likewise.
+    row += item[row_attribute] + (counter[level] + counter_offset) * row_step, col likewise. `cta_row`, `cta_col` are added
+    for each rank of the CTA in its cluster. What lies outside a global tensor reads as zero and is not written.
     """
 
     object: str
@@ -212,15 +222,23 @@ class Access:
     counter_offset: int = 0
     row_step: int = 0
     col_step: int = 0
+    cta_row: int = 0
+    cta_col: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     """The data meaning of an instruction, executed by `heddle.interp` in the engine's order.
 
-    `kind`: copy, copy_async (bulk or cp.async; the write lands when the engine says), mma (writes[0] += reads[0] @
-    reads[1].T, both [rows, k]), fill (params["value"]), add, store (global), reduce (global +=), cast. `owner`: register
-    objects are one array a warp, a warp group or a CTA (`scope` of the object).
+    Values are converted to the written object's dtype. Register objects hold the whole tile of a role, one copy a CTA, and
+    an access selects the part of one warp by its rank. Kinds:
+    copy: writes[0] = reads[0] at issue (ldmatrix, stores to shared, tensor-memory loads, cast); copy_async: the same, but the
+    write lands when the engine says (bulk copy: at R in every CTA if params["ctas"] > 1; cp.async: at R); store, reduce:
+    global = or += reads[0], read when the engine says the source is read; mma: writes[0] (+)= reads[0] @ reads[1].T, both
+    [rows, k]; operands are read between start and completion. params of mma: "accumulate": 1, 0 (overwrite) or 2 (overwrite
+    if counter[params["level"]] == 0); "ctas" 2: reads[1] is stacked from the CTAs of the pair, each CTA accumulating its own
+    rows. A warp-group instruction (HGMMA) carries the region of its own warp's 16 rows. fill: writes[0] = params["value"].
+    elementwise: writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`.
     """
 
     kind: str
