@@ -1,0 +1,30 @@
+"""Fixtures for all tests: a result cache of their own, and the folder of shared facts where it exists."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+
+# Before any test imports heddle: results of an earlier engine must not answer for this one, nor land in the user's cache.
+os.environ.setdefault("HEDDLE_CACHE", tempfile.mkdtemp(prefix="heddle-tests-"))
+os.environ["NO_COLOR"] = "1"
+os.environ["COLUMNS"] = "160"
+
+
+@pytest.fixture
+def result_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the test an empty result cache."""
+    monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Return the folder with the design and the facts; tests that need it are skipped where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip("../shared is not here: it holds the full case list and is no part of the project")
+    return SHARED
