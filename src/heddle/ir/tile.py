@@ -16,7 +16,7 @@ from heddle.ir.warp import Count, Tensor, Work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedTile:
-    """`stages` x rows x cols of shared memory; `swizzle_bytes` 128 means conflict-free for matrix loads, 0 means plain rows."""
+    """`stages` x rows x cols of shared memory; `swizzle_bytes` 128: conflict-free for matrix loads, 0: plain rows."""
 
     name: str
     rows: int
@@ -28,7 +28,7 @@ class SharedTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterTile:
-    """rows x cols spread over the warps of a role in the layout of matrix fragments; `warp_grid` = warps along (rows, cols)."""
+    """rows x cols spread over the warps of a role as matrix fragments; `warp_grid` = warps along (rows, cols)."""
 
     name: str
     rows: int
@@ -67,10 +67,11 @@ class RingDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalRef:
-    """A rows x cols box of a global tensor, its corner at (item[row] + counter * row_step, item[col] + counter * col_step).
+    """A rows x cols box of a global tensor with its corner at (item[row] + counter * row_step, item[col] + counter * col_step).
 
-    `row`, `col` name work item attributes in elements (None: 0); `loop` names the loop whose counter (+ `ahead`) moves the box.
-    `cta_row`, `cta_col` elements are added for each rank of the CTA in its cluster.
+    `row`, `col` name work item attributes in elements (None: 0); `loop` names the loop whose counter (+ `ahead`) moves
+    the box. `row_offset`, `col_offset` elements are added to the corner, and `cta_row`, `cta_col` for each rank of the CTA
+    in its cluster. What lies outside the tensor reads as zero and is not written.
     """
 
     tensor: str
@@ -84,6 +85,8 @@ class GlobalRef:
     col_step: int = 0
     cta_row: int = 0
     cta_col: int = 0
+    row_offset: int = 0
+    col_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,7 @@ class TmemRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarrierUse:
-    """Element of an mbarrier ring: stage of `ring` + `ahead`. `flip`: a producer's wait. `cta`: own, leader or all of the cluster."""
+    """Element of an mbarrier ring: stage of `ring` + `ahead`. `flip`: a producer's wait. `cta`: own, leader or all."""
 
     name: str
     ring: str | None = None
@@ -155,7 +158,10 @@ class When(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TmaLoad(Op):
-    """Bulk copy global -> shared, signalling `barrier`. `multicast` CTAs of the cluster each load a part and all receive the whole."""
+    """Bulk copy global -> shared, signalling `barrier`.
+
+    `multicast` CTAs of the cluster each load a part and all receive the whole.
+    """
 
     dst: SharedRef
     src: GlobalRef
@@ -210,19 +216,32 @@ class LoadGlobal(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreGlobal(Op):
-    """Register tile -> global, by plain stores or atomic adds."""
+    """Register tile -> global, by plain stores or atomic adds; from column `src_col` of the register tile on."""
 
     dst: GlobalRef
     src: str
     reduce: bool = False
+    src_col: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreShared(Op):
-    """Register tile (converted to the shared tile's dtype) -> shared, by stmatrix (sm_90 on) or stores."""
+    """Register tile (converted to the shared tile's dtype) -> shared, by stmatrix (sm_90 on) or stores.
+
+    The part that is stored has the size of `dst` and begins at column `src_col` of the register tile.
+    """
 
     dst: SharedRef
     src: str
+    src_col: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadShared(Op):
+    """Shared -> register tile, by plain loads."""
+
+    dst: str
+    src: SharedRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,21 +262,36 @@ class Fill(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elementwise(Op):
-    """dst = function(sources) element by element on register tiles of equal layout: add, mul, sub, max, exp2, silu, cast, ..."""
+    """dst = function(sources) element by element on register tiles of equal layout: add, mul, sub, max, exp2, cast, ...
+
+    A source of one column is broadcast over the columns. `source_cols`, if given, is the first column that each source
+    takes part with; the part has the size of `dst`.
+    """
 
     function: str
     dst: str
     sources: tuple[str, ...]
     scalars: tuple[float, ...] = ()
+    source_cols: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowReduce(Op):
+    """dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`; dst has one column."""
+
+    function: str
+    dst: str
+    src: str
+    accumulate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mma(Op):
     """acc += a @ b.T with a [m, k] and b [n, k].
 
-    sm_80: a, b shared, fragments loaded by ldmatrix, mma.sync. sm_90: one wgmma chain a warp group, a shared or a register
-    tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory; `ctas` = 2 for a CTA pair. `accumulate` False: the
-    first k-step overwrites acc; "first_iteration": overwrites when the counter of `loop` is 0.
+    sm_80: a, b shared, fragments loaded by ldmatrix, mma.sync. sm_90: one wgmma chain a warp group, a shared or a
+    register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory; `ctas` = 2 for a CTA pair. `accumulate`
+    False: the first k-step overwrites acc; "first_iteration": overwrites when the counter of `loop` is 0.
     """
 
     acc: str | TmemRef
@@ -348,7 +382,10 @@ class Await(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleBody:
-    """A role: `warps` warps with `registers` a thread (a budget: allocation beyond it is a spill error) and their code."""
+    """A role: `warps` warps with `registers` a thread (a budget; allocation beyond it is a spill error) and their code.
+
+    Warps are numbered in the order of the roles; a role of warp groups must begin at a multiple of four.
+    """
 
     name: str
     warps: int
