@@ -180,7 +180,7 @@ class Stream:
     cta_step: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:
     """Work items, one row each, with named integer attributes, and how CTAs (or clusters) get them.
 
@@ -192,6 +192,16 @@ class Work:
     items: NDArray[np.int64]  # [items, attributes]
     schedule: Literal["static", "launch", "dynamic"]
     grid: int
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.attributes, self.items.shape, self.items.tobytes(), self.schedule, self.grid)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by value; the generated method would compare arrays element by element."""
+        return isinstance(other, Work) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

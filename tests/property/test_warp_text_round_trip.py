@@ -1,0 +1,90 @@
+"""Does every warp program survive printing and parsing, whatever its fields hold?"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from typing import Any, Literal
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from heddle.ir import warp
+from heddle.ir.opcodes import OPCODES
+from heddle.ir.warp_text import parse_program, print_program
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,5}", fullmatch=True) | st.sampled_from(
+    ["R1", "RZ", "inf", "nan", "a b", "x//y", 'quo"te', "back\\slash", "", "-", "m1n2k3", "Ü", "true"]
+)
+INTEGERS = st.integers(-(2**40), 2**40)
+LITERALS = INTEGERS | NAMES | st.floats(allow_nan=False)
+
+
+def strategy_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a field's type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in SPECIAL:
+        return SPECIAL[hint]
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of(*[st.none() if a is type(None) else strategy_of(a) for a in arguments])
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin is tuple and Ellipsis in arguments:
+        return st.lists(strategy_of(arguments[0]), max_size=3).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(strategy_of, arguments))
+    if origin is not None:
+        return st.dictionaries(NAMES, LITERALS, max_size=3)
+    return builds(hint)
+
+
+def builds(kind: Any, **overrides: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Records of a dataclass with arbitrary fields."""
+    hints = typing.get_type_hints(kind)
+    fields = {f.name: overrides.get(f.name, strategy_of(hints[f.name])) for f in dataclasses.fields(kind)}
+    return st.builds(kind, **fields)
+
+
+SPECIAL: dict[Any, st.SearchStrategy[Any]] = {int: INTEGERS, str: NAMES, bool: st.booleans()}
+SPECIAL[warp.Register] = st.builds(warp.Register, st.integers(0, 255), st.integers(1, 128), st.booleans())
+COUNTERS = st.integers(0, warp.SCOREBOARDS - 1)
+SPECIAL[warp.Control] = builds(
+    warp.Control,
+    stall=st.integers(0, 99),
+    wait=st.frozensets(COUNTERS),
+    write_barrier=st.none() | COUNTERS,
+    read_barrier=st.none() | COUNTERS,
+)
+SIZES = st.integers(0, 4096)
+SPECIAL[warp.Instruction] = builds(
+    warp.Instruction,
+    op=st.sampled_from(sorted(OPCODES)),
+    shape=st.none() | st.tuples(SIZES, SIZES, SIZES),
+    target=st.none() | st.integers(0, 6),
+    source=st.integers(0, 6),
+)
+
+
+@st.composite
+def works(draw: st.DrawFn) -> warp.Work:
+    """Work tables of all shapes, empty ones too."""
+    attributes = draw(st.lists(NAMES, max_size=3).map(tuple))
+    rows = draw(st.lists(st.lists(INTEGERS, min_size=len(attributes), max_size=len(attributes)), max_size=4))
+    items = np.array(rows, dtype=np.int64).reshape(len(rows), len(attributes))
+    schedule = draw(st.sampled_from(["static", "launch", "dynamic"]))
+    return warp.Work(attributes=attributes, items=items, schedule=schedule, grid=draw(INTEGERS))
+
+
+SPECIAL[warp.Work] = works()
+PROGRAMS = builds(warp.WarpProgram)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(PROGRAMS)
+def test_parsing_inverts_printing(program: warp.WarpProgram) -> None:
+    text = print_program(program)
+    again = parse_program(text)
+    assert again == program
+    assert print_program(again) == text
