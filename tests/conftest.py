@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
-# Before any test imports heddle: results of an earlier engine must not answer for this one, nor land in the user's cache.
+# Before any test imports heddle: results of an earlier engine must not answer for this one, nor land in the user's
+# cache.
 os.environ.setdefault("HEDDLE_CACHE", tempfile.mkdtemp(prefix="heddle-tests-"))
 os.environ["NO_COLOR"] = "1"
 os.environ["COLUMNS"] = "160"

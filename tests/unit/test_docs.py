@@ -14,7 +14,9 @@ from sybil.document import Document
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    (ROOT / "docs").rglob("*.md")
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 OPTIONS = ELLIPSIS | NORMALIZE_WHITESPACE
@@ -96,5 +98,10 @@ def test_examples_run_as_written(page: Path, tmp_path: Path, monkeypatch: pytest
 
 def test_every_docs_page_is_listed_in_the_index() -> None:
     index = ROOT / "docs" / "index.md"
-    listed = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(index.read_text(encoding="utf-8"))}
-    assert [identifier(page) for page in sorted((ROOT / "docs").rglob("*.md")) if page != index and page not in listed] == []
+    listed = {
+        (index.parent / target.partition("#")[0]).resolve()
+        for target in LINK.findall(index.read_text(encoding="utf-8"))
+    }
+    assert [
+        identifier(page) for page in sorted((ROOT / "docs").rglob("*.md")) if page != index and page not in listed
+    ] == []

@@ -1,4 +1,6 @@
-"""Do imports point one way? The order is that of docs/explanation/architecture.md; `make lint` checks the same with import-linter."""
+"""Do imports point one way? The order is that of docs/explanation/architecture.md; `make lint` checks it with import-
+linter.
+"""
 
 import ast
 from pathlib import Path

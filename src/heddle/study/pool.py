@@ -1,0 +1,53 @@
+"""Run many independent simulations on the cores of this machine; results come in the order of the questions.
+
+A unit of work is a pure function of plain data. The store keeps what was finished, so a killed run resumes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import TypeVar
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+Progress = Callable[[int, int, str], None]
+
+
+def cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_all(
+    work: Callable[[Question], Answer],
+    questions: Sequence[Question],
+    *,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """Return work(question) for all questions, in `jobs` processes (all cores by default; one: this process).
+
+    The first error ends the run: what waits is cancelled, and the error is raised here.
+    """
+    report = progress or (lambda done, total, what: None)
+    jobs = min(jobs or cores(), len(questions))
+    if jobs <= 1:
+        answers = []
+        for question in questions:
+            answers.append(work(question))
+            report(len(answers), len(questions), "")
+        return answers
+    # spawn: a forked child would share the threads of Numba and Polars in an unknown state
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(work, question) for question in questions]
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                report(done, len(futures), "")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
