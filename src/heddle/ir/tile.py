@@ -67,11 +67,12 @@ class RingDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalRef:
-    """A rows x cols box of a global tensor with its corner at (item[row] + counter * row_step, item[col] + counter * col_step).
+    """A rows x cols box of a global tensor.
 
-    `row`, `col` name work item attributes in elements (None: 0); `loop` names the loop whose counter (+ `ahead`) moves
-    the box. `row_offset`, `col_offset` elements are added to the corner, and `cta_row`, `cta_col` for each rank of the CTA
-    in its cluster. What lies outside the tensor reads as zero and is not written.
+    Its corner is (item[row] + counter * row_step, item[col] + counter * col_step), where `row`, `col` name work item
+    attributes in elements (None: 0) and `loop` names the loop whose counter (+ `ahead`) moves the box. `row_offset`,
+    `col_offset` elements are added, and `cta_row`, `cta_col` for each rank of the CTA in its cluster. What lies outside
+    the tensor reads as zero and is not written.
     """
 
     tensor: str

@@ -1,1 +1,38 @@
-"""Heddle package."""
+"""Write a kernel in Python: tiles, roles of warps, loops that stay loops, asynchronous copies and matrix products."""
+
+from heddle.lang._builder import Builder, KernelFunction, kernel
+from heddle.lang._data import ELEMENTWISE
+from heddle.lang._handles import (
+    GlobalBox,
+    GlobalHandle,
+    RegisterHandle,
+    RegisterPart,
+    RingPosition,
+    SharedBox,
+    SharedHandle,
+    TensorMemoryBox,
+    TensorMemoryHandle,
+)
+from heddle.lang._index import Index
+from heddle.lang._structure import Item
+from heddle.lang._sync import Barrier, Ring
+
+__all__ = [
+    "ELEMENTWISE",
+    "Barrier",
+    "Builder",
+    "GlobalBox",
+    "GlobalHandle",
+    "Index",
+    "Item",
+    "KernelFunction",
+    "RegisterHandle",
+    "RegisterPart",
+    "Ring",
+    "RingPosition",
+    "SharedBox",
+    "SharedHandle",
+    "TensorMemoryBox",
+    "TensorMemoryHandle",
+    "kernel",
+]

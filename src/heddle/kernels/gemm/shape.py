@@ -1,0 +1,60 @@
+"""Problem and configuration of a GEMM: C[m, n] = A[m, k] B[n, k]^T, B stored K-major, C of the input type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from heddle.ir.dtypes import dtype_bytes
+
+Schedule = Literal["multistage", "cooperative", "pingpong", "tcgen05"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmProblem:
+    """Sizes in elements and the type of A, B and C."""
+
+    m: int
+    n: int
+    k: int
+    dtype: str
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element of A, B and C."""
+        return dtype_bytes(self.dtype)
+
+    @property
+    def flops(self) -> int:
+        """Useful operations: a multiply and an add for each of m n k products."""
+        return 2 * self.m * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmConfig:
+    """How the problem is cut and run.
+
+    The tile is that of one CTA. `cluster` CTAs of a cluster lie side by side along m and share the tile of B. `split_k`
+    CTAs (or clusters) share the products of one tile. `warps` = warps along (m, n), where the schedule leaves a choice.
+    """
+
+    schedule: Schedule
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    stages: int
+    cluster: int = 1
+    split_k: int = 1
+    warps: tuple[int, int] = (1, 1)
+
+    def label(self) -> str:
+        """Return a short name, as in `cooperative 128x256x64 s4 c2`."""
+        parts = [self.schedule, f"{self.tile_m}x{self.tile_n}x{self.tile_k}", f"s{self.stages}"]
+        parts += [f"c{self.cluster}"] if self.cluster > 1 else []
+        parts += [f"k{self.split_k}"] if self.split_k > 1 else []
+        return " ".join(parts)
+
+
+def ceil_div(value: int, divisor: int) -> int:
+    """Return value / divisor rounded up."""
+    return -(-value // divisor)

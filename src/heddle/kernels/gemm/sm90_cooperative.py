@@ -1,0 +1,39 @@
+"""GEMM on H100, cooperative: persistent; one producer warp; two warp groups share the rows of a tile."""
+
+from __future__ import annotations
+
+from heddle.kernels.gemm.epilogue import TileStore
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
+from heddle.kernels.gemm.sm90_pipeline import CONSUMER_REGISTERS, GROUP_WARPS, PRODUCER_REGISTERS, Pipeline
+from heddle.lang import Builder, kernel
+
+CONSUMER_WARPS = 2 * GROUP_WARPS
+EPILOGUE_BARRIER = 1
+
+
+@kernel
+def gemm_sm90_cooperative(
+    k: Builder, problem: GemmProblem, config: GemmConfig, items: dict[str, list[int]], clusters: int
+) -> None:
+    """Consumers multiply what the producer loads; the next tile's loads run during the epilogue."""
+    k.flops, k.cluster_size = problem.flops, config.cluster
+    k.work_items(items, clusters=clusters)
+    pipeline = Pipeline(k, problem, config, CONSUMER_WARPS)
+    c_global = k.tensor("C", (problem.m, problem.n), problem.dtype, role="output")
+    output = TileStore(k, problem, config, c_global, rows=config.tile_m)
+    acc = k.registers("acc", (config.tile_m, config.tile_n), "fp32", warps=(CONSUMER_WARPS, 1))
+
+    with k.role("consumer", warps=CONSUMER_WARPS, registers=CONSUMER_REGISTERS):
+        pipeline.begin()
+        for item in k.work():
+            pipeline.multiply(item, acc, min(items["k_blocks"]))
+            pipeline.finish()
+            output.store(acc, item.row + k.cta_rank * config.tile_m, item, EPILOGUE_BARRIER)
+        output.drain()
+        pipeline.end()
+
+    with k.role("producer", warps=1, registers=PRODUCER_REGISTERS):
+        pipeline.begin()
+        for item in k.work():
+            pipeline.load(item)
+        pipeline.end()

@@ -1,0 +1,84 @@
+"""What the GEMM kernels of H100 share: the ring of A and B tiles, its producer, and the loop of wgmma over it."""
+
+from __future__ import annotations
+
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
+from heddle.lang import Builder, Index, Item, RegisterHandle
+
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+"""What setmaxnreg gives a producer group and two consumer groups: 128 x 40 + 256 x 232 is within 65,536 registers."""
+GROUP_WARPS = 4
+"""Warps of a warp group, the unit that issues wgmma."""
+
+
+class Pipeline:
+    """The tensors and the ring between producer and consumers; `consumer_warps` warps release each stage."""
+
+    def __init__(self, k: Builder, problem: GemmProblem, config: GemmConfig, consumer_warps: int) -> None:
+        self.k, self.config = k, config
+        self.a_global = k.tensor("A", (problem.m, problem.k), problem.dtype)
+        self.b_global = k.tensor("B", (problem.n, problem.k), problem.dtype)
+        self.a = k.shared("a", (config.tile_m, config.tile_k), problem.dtype, stages=config.stages)
+        self.b = k.shared("b", (config.tile_n, config.tile_k), problem.dtype, stages=config.stages)
+        self.ring = k.ring("load", config.stages)
+        self.full = k.barrier("full", arrivals=1, stages=config.stages)
+        self.empty = k.barrier("empty", arrivals=consumer_warps * config.cluster, stages=config.stages)
+
+    def begin(self) -> None:
+        """Wait until every warp sees the barriers initialised."""
+        if self.config.cluster > 1:
+            self.k.cluster_sync()
+        else:
+            self.k.sync()
+
+    def end(self) -> None:
+        """Stay until no other CTA of the cluster signals this one any more."""
+        if self.config.cluster > 1:
+            self.k.cluster_sync()
+
+    def load(self, item: Item) -> None:
+        """Producer: fill the ring with the item's tiles, as far ahead as the ring allows."""
+        k, config = self.k, self.config
+        for kb in k.range(item.k_blocks, name="kb"):
+            at_k = k_start(item, config) + kb * config.tile_k
+            self.empty.wait(self.ring, flip=True)
+            self.full.expect(self.ring, bytes=self.a.stage_bytes + self.b.stage_bytes)
+            k.tma_load(
+                self.a[self.ring], self.a_global[item.row + k.cta_rank * config.tile_m, at_k], self.full[self.ring]
+            )
+            k.tma_load(self.b[self.ring], self.b_global[item.col, at_k], self.full[self.ring], multicast=config.cluster)
+            self.ring.advance()
+
+    def multiply(self, item: Item, acc: RegisterHandle, least_k_blocks: int) -> None:
+        """Consumer: acc = A B^T of the item; a stage goes back once the products after it are under way."""
+        k, ring = self.k, self.ring
+        self.full.wait(ring)
+        k.mma(acc, self.a[ring], self.b[ring], accumulate=False)
+        k.mma_commit()
+        ring.advance()
+        if least_k_blocks > 1:
+            for _ in k.range(item.k_blocks - 1, name="kb"):
+                self.full.wait(ring)
+                k.mma(acc, self.a[ring], self.b[ring])
+                k.mma_commit()
+                k.mma_wait(pending=1)
+                self._release_previous()
+                ring.advance()
+
+    def finish(self) -> None:
+        """Consumer: wait for the last products and give their stage back."""
+        self.k.mma_wait(pending=0)
+        self._release_previous()
+
+    def skip(self, item: Item) -> None:
+        """Consumer: pass over the stages of an item that another group works on."""
+        for _ in self.k.range(item.k_blocks, name="kb"):
+            self.ring.advance()
+
+    def _release_previous(self) -> None:
+        self.empty.arrive(self.ring.previous, cta="all" if self.config.cluster > 1 else "own")
+
+
+def k_start(item: Item, config: GemmConfig) -> Index | int:
+    """Return the first element of k that the item covers."""
+    return item.k_begin if config.split_k > 1 else 0

@@ -1,0 +1,154 @@
+"""The builder that a kernel function receives, and the `kernel` decorator that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from heddle.errors import UserError, unknown_name
+from heddle.ir import tile
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.warp import Tensor
+from heddle.lang._data import DataOps
+from heddle.lang._handles import Declarations, GlobalHandle, RegisterHandle, SharedHandle, TensorMemoryHandle
+from heddle.lang._index import Index
+from heddle.lang._sync import Barrier, Ring
+from heddle.lang._where import caller
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+
+
+class Builder(DataOps):
+    """Declares tiles and barriers and records the operations of the roles."""
+
+    def __init__(self, name: str, architecture: str) -> None:
+        super().__init__()
+        self.name, self.architecture = name, architecture
+        self.flops = 0
+        self.cluster_size = 1
+        self.params: dict[str, int | float | str] = {}
+        self._declared = Declarations()
+
+    @property
+    def cta_rank(self) -> Index:
+        """The rank of the CTA in its cluster, for references: `A[item.row + k.cta_rank * 128, 0]`."""
+        return Index(rank_step=1)
+
+    def tensor(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        dtype: str,
+        role: Literal["input", "output", "workspace"] = "input",
+    ) -> GlobalHandle:
+        """Declare a tensor in global memory; a workspace starts as zeros."""
+        self._new(name, shape, dtype)
+        tensor = Tensor(name=name, shape=shape, dtype=dtype, role=role)
+        self._declared.tensors.append(tensor)
+        return GlobalHandle(tensor)
+
+    def shared(
+        self, name: str, shape: tuple[int, int], dtype: str, *, stages: int = 1, swizzle_bytes: int = 128
+    ) -> SharedHandle:
+        """Declare a tile in shared memory with `stages` copies."""
+        self._new(name, shape, dtype, stages)
+        declared = tile.SharedTile(
+            name=name, rows=shape[0], cols=shape[1], dtype=dtype, stages=stages, swizzle_bytes=swizzle_bytes
+        )
+        self._declared.shared.append(declared)
+        return SharedHandle(declared)
+
+    def registers(self, name: str, shape: tuple[int, int], dtype: str, *, warps: tuple[int, int]) -> RegisterHandle:
+        """Declare a tile in registers, spread over `warps` = (along rows, along columns) of the role that uses it."""
+        self._new(name, shape, dtype)
+        declared = tile.RegisterTile(name=name, rows=shape[0], cols=shape[1], dtype=dtype, warp_grid=warps)
+        self._declared.registers.append(declared)
+        return RegisterHandle(declared)
+
+    def tensor_memory(self, name: str, shape: tuple[int, int], dtype: str, *, stages: int = 1) -> TensorMemoryHandle:
+        """Declare a tile in tensor memory (sm_100) with `stages` copies."""
+        self._new(name, shape, dtype, stages)
+        if self.architecture != "sm_100":
+            raise UserError(f"{self.architecture} has no tensor memory", where=caller())
+        declared = tile.TensorMemoryTile(name=name, rows=shape[0], cols=shape[1], dtype=dtype, stages=stages)
+        self._declared.tensor_memory.append(declared)
+        return TensorMemoryHandle(declared)
+
+    def ring(self, name: str, depth: int) -> Ring:
+        """Declare a ring of `depth` stages; every warp has its own position in it."""
+        self._new(name, (depth, 1), "int32")
+        self._declared.rings.append(tile.RingDecl(name=name, depth=depth))
+        return Ring(ring=name, depth=depth, builder=self)
+
+    def barrier(self, name: str, *, arrivals: int, stages: int = 1) -> Barrier:
+        """Declare `stages` mbarriers, each complete after `arrivals` arrivals and all expected bytes."""
+        self._new(name, (arrivals, stages), "int32")
+        declared = tile.Mbarrier(name=name, count=stages, arrivals=arrivals)
+        self._declared.barriers.append(declared)
+        return Barrier(self, declared)
+
+    def _new(self, name: str, sizes: tuple[int, ...], dtype: str, stages: int = 1) -> None:
+        self._declared.claim(name)
+        dtype_bytes(dtype, caller())
+        if min(*sizes, stages) < 1:
+            raise UserError(f"{name!r} needs sizes of 1 or more, got {sizes} in {stages} stages", where=caller())
+
+    def finish(self) -> tile.TileProgram:
+        """Return the program; raises UserError if a loop was left early or no role or work was declared."""
+        self._check_left()
+        where = caller()
+        if not self._roles or self._work is None:
+            missing = "a role" if not self._roles else "work items"
+            raise UserError(f"kernel {self.name!r} declares no {missing.removeprefix('a ')}", where=where)
+        declared = self._declared
+        return tile.TileProgram(
+            name=self.name,
+            architecture=self.architecture,
+            tensors=tuple(declared.tensors),
+            shared=tuple(declared.shared),
+            registers=tuple(declared.registers),
+            tensor_memory=tuple(declared.tensor_memory),
+            barriers=tuple(declared.barriers),
+            rings=tuple(declared.rings),
+            roles=tuple(self._roles),
+            work=self._work,
+            cluster_size=self.cluster_size,
+            flops=self.flops,
+            params=dict(self.params),
+        )
+
+
+class KernelFunction:
+    """A function decorated with `kernel`: `build` runs it and returns its tile program."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self._function = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+
+    def build(
+        self, architecture: str, *args: Any, params: Mapping[str, int | float | str] | None = None, **kwargs: Any
+    ) -> tile.TileProgram:
+        """Run the function for an architecture (sm_80, sm_90, sm_100) and return the verified tile program."""
+        from heddle.ir.tile_verify import verify
+
+        if architecture not in ARCHITECTURES:
+            raise unknown_name("architecture", architecture, ARCHITECTURES, caller())
+        builder = Builder(self.__name__, architecture)
+        builder.params.update(params or {})
+        self._function(builder, *args, **kwargs)
+        program = builder.finish()
+        verify(program)
+        return program
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        raise UserError(
+            f"kernel {self.__name__!r} is built, not called",
+            where=caller(),
+            hint=f'write {self.__name__}.build("sm_90", ...)',
+        )
+
+
+def kernel(function: Callable[..., None]) -> KernelFunction:
+    """Turn a function of a `Builder` (and anything else) into a kernel."""
+    return KernelFunction(function)

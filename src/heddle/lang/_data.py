@@ -1,0 +1,196 @@
+"""Operations that move and compute tiles: copies, matrix products, elementwise functions, reductions."""
+
+from __future__ import annotations
+
+from heddle.errors import UserError, unknown_name
+from heddle.ir import tile
+from heddle.lang._handles import GlobalBox, RegisterHandle, RegisterPart, SharedBox, TensorMemoryBox
+from heddle.lang._index import Index
+from heddle.lang._sync import SyncOps
+from heddle.lang._where import caller
+
+ELEMENTWISE: dict[str, int] = {
+    "add": 2,
+    "sub": 2,
+    "mul": 2,
+    "max": 2,
+    "div": 2,
+    "fma": 3,
+    "exp2": 1,
+    "rcp": 1,
+    "silu": 1,
+    "cast": 1,
+    "copy": 1,
+    "scale": 1,
+}
+"""Elementwise functions and how many tiles each takes; `scale` multiplies by its scalar."""
+
+Registers = RegisterHandle | RegisterPart
+
+
+def _register(value: Registers, what: str) -> tuple[str, int, int, int]:
+    """Return (name, first column, rows, columns) of a register operand."""
+    if isinstance(value, RegisterHandle):
+        return value.tile.name, 0, value.tile.rows, value.tile.cols
+    if isinstance(value, RegisterPart):
+        return value.handle.tile.name, value.col, value.handle.tile.rows, value.cols
+    raise UserError(f"{what} must be a register tile, got {type(value).__name__}", where=caller())
+
+
+def _equal(what: str, got: tuple[int, int], wanted: tuple[int, int]) -> None:
+    if got != wanted:
+        raise UserError(f"{what} is {got[0]} x {got[1]}, expected {wanted[0]} x {wanted[1]}", where=caller())
+
+
+def _whole(value: Registers, what: str) -> str:
+    """Return the name of a whole register tile; parts may only be sources."""
+    if isinstance(value, RegisterPart):
+        raise UserError(f"{what} must be a whole register tile; a part of columns can only be a source", where=caller())
+    return _register(value, what)[0]
+
+
+class DataOps(SyncOps):
+    """The copying and computing operations of the builder."""
+
+    def tma_load(self, dst: SharedBox, src: GlobalBox, barrier: tile.BarrierUse, *, multicast: int = 1) -> None:
+        """Start a bulk copy global -> shared that signals `barrier`; `multicast` CTAs each load a part for all."""
+        ref = src.reference(*self._box(dst, src))
+        self._emit(tile.TmaLoad(dst=dst.ref, src=ref, barrier=barrier, multicast=multicast, where=caller()))
+
+    def tma_store(self, dst: GlobalBox, src: SharedBox, *, reduce: bool = False) -> None:
+        """Start a bulk copy shared -> global (or a reduction into it) as one group."""
+        ref = dst.reference(*self._box(src, dst))
+        self._emit(tile.TmaStore(dst=ref, src=src.ref, reduce=reduce, where=caller()))
+
+    def tma_store_wait(self, *, pending: int = 0) -> None:
+        """Wait until at most `pending` groups of bulk stores still read shared memory."""
+        self._emit(tile.TmaStoreWait(pending=pending, where=caller()))
+
+    def cp_async(self, dst: SharedBox, src: GlobalBox, *, bytes_per_lane: int = 16) -> None:
+        """Start a copy global -> shared by all warps of the role (cp.async)."""
+        if bytes_per_lane not in (4, 8, 16):
+            raise UserError(f"cp.async copies 4, 8 or 16 bytes a lane, got {bytes_per_lane}", where=caller())
+        ref = src.reference(*self._box(dst, src))
+        self._emit(tile.CpAsync(dst=dst.ref, src=ref, bytes_per_lane=bytes_per_lane, where=caller()))
+
+    def cp_async_commit(self) -> None:
+        """Close the group of the copies started since the last one."""
+        self._emit(tile.CpAsyncCommit(where=caller()))
+
+    def cp_async_wait(self, *, pending: int) -> None:
+        """Wait until at most `pending` groups of asynchronous copies are on their way."""
+        self._emit(tile.CpAsyncWait(pending=pending, where=caller()))
+
+    def load(self, dst: RegisterHandle, src: GlobalBox | SharedBox | TensorMemoryBox) -> None:
+        """Load a register tile from global, shared or tensor memory."""
+        name, (rows, cols), where = _whole(dst, "the destination"), (dst.tile.rows, dst.tile.cols), caller()
+        if isinstance(src, GlobalBox):
+            _equal("the source", src.size or (rows, cols), (rows, cols))
+            self._emit(tile.LoadGlobal(dst=name, src=src.reference(rows, cols), where=where))
+        elif isinstance(src, SharedBox):
+            _equal("the source", (src.ref.rows, src.ref.cols), (rows, cols))
+            self._emit(tile.LoadShared(dst=name, src=src.ref, where=where))
+        elif isinstance(src, TensorMemoryBox):
+            _equal("the source", (src.ref.rows, src.ref.cols), (rows, cols))
+            self._emit(tile.LoadTensorMemory(dst=name, src=src.ref, where=where))
+        else:
+            raise UserError(f"cannot load from {type(src).__name__}", where=where)
+
+    def store(self, dst: GlobalBox | SharedBox, src: Registers, *, reduce: bool = False) -> None:
+        """Store a register tile, or columns of it, converted to the destination's type; `reduce`: add."""
+        (name, col, rows, cols), where = _register(src, "the source"), caller()
+        if isinstance(dst, GlobalBox):
+            _equal("the destination", dst.size or (rows, cols), (rows, cols))
+            ref = dst.reference(rows, cols)
+            self._emit(tile.StoreGlobal(dst=ref, src=name, reduce=reduce, src_col=col, where=where))
+        elif isinstance(dst, SharedBox) and not reduce:
+            _equal("the destination", (dst.ref.rows, dst.ref.cols), (rows, cols))
+            self._emit(tile.StoreShared(dst=dst.ref, src=name, src_col=col, where=where))
+        else:
+            raise UserError(f"cannot {'reduce' if reduce else 'store'} to {type(dst).__name__}", where=where)
+
+    def fill(self, dst: RegisterHandle, value: float = 0.0) -> None:
+        """Set all elements of a register tile."""
+        self._emit(tile.Fill(dst=_whole(dst, "the destination"), value=value, where=caller()))
+
+    def elementwise(
+        self, function: str, dst: RegisterHandle, *sources: Registers, scalars: tuple[float, ...] = ()
+    ) -> None:
+        """Compute dst = function(sources) element by element; a source of one column is broadcast over the columns."""
+        name, where = _whole(dst, "the destination"), caller()
+        if function not in ELEMENTWISE:
+            raise unknown_name("elementwise function", function, ELEMENTWISE, where)
+        if len(sources) + len(scalars) < ELEMENTWISE[function] or not sources:
+            raise UserError(f"{function} takes {ELEMENTWISE[function]} operands, got {len(sources)}", where=where)
+        parts = [_register(source, "a source") for source in sources]
+        for _, _, rows, cols in parts:
+            _equal("a source", (rows, cols), (dst.tile.rows, 1 if cols == 1 else dst.tile.cols))
+        offsets = tuple(col for _, col, _, _ in parts)
+        self._emit(
+            tile.Elementwise(
+                function=function,
+                dst=name,
+                sources=tuple(part[0] for part in parts),
+                scalars=scalars,
+                source_cols=offsets if any(offsets) else (),
+                where=where,
+            )
+        )
+
+    def row_reduce(self, function: str, dst: RegisterHandle, src: RegisterHandle, *, accumulate: bool = False) -> None:
+        """Compute dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`."""
+        where = caller()
+        if function not in ("max", "sum"):
+            raise unknown_name("row reduction", function, ("max", "sum"), where)
+        _equal("the destination", (dst.tile.rows, dst.tile.cols), (src.tile.rows, 1))
+        name, source = _whole(dst, "the destination"), _whole(src, "the source")
+        self._emit(tile.RowReduce(function=function, dst=name, src=source, accumulate=accumulate, where=where))
+
+    def mma(
+        self,
+        acc: RegisterHandle | TensorMemoryBox,
+        a: SharedBox | RegisterHandle,
+        b: SharedBox,
+        *,
+        first: Index | None = None,
+        accumulate: bool = True,
+        ctas: int = 1,
+    ) -> None:
+        """Start acc += a @ b.T with a [m, k], b [n, k]; with `first=i` the iteration i = 0 overwrites acc.
+
+        `ctas` = 2 (sm_100): a pair of CTAs, each with its own rows of a and acc, and half of the rows of b.
+        """
+        where = caller()
+        rows, depth = (a.tile.rows, a.tile.cols) if isinstance(a, RegisterHandle) else (a.ref.rows, a.ref.cols)
+        accumulator = acc.tile if isinstance(acc, RegisterHandle) else acc.ref
+        _equal("the second operand", (b.ref.rows * ctas, b.ref.cols), (accumulator.cols, depth))
+        _equal("the accumulator", (accumulator.rows, accumulator.cols), (rows, b.ref.rows * ctas))
+        if first is not None and (not isinstance(first, Index) or first.loop is None):
+            raise UserError("`first` is the counter of a loop", where=where)
+        self._emit(
+            tile.Mma(
+                acc=acc.tile.name if isinstance(acc, RegisterHandle) else acc.ref,
+                a=a.tile.name if isinstance(a, RegisterHandle) else a.ref,
+                b=b.ref,
+                accumulate="first_iteration" if first is not None else accumulate,
+                loop=first.loop if first is not None else None,
+                ctas=ctas,
+                where=where,
+            )
+        )
+
+    def mma_commit(self, barrier: tile.BarrierUse | None = None) -> None:
+        """Close the group of matrix products; with a barrier (sm_100), arrive there when they are complete."""
+        self._emit(tile.MmaCommit(barrier=barrier, where=caller()))
+
+    def mma_wait(self, *, pending: int) -> None:
+        """Wait until at most `pending` groups of matrix products are unfinished (sm_90)."""
+        self._emit(tile.MmaWait(pending=pending, where=caller()))
+
+    @staticmethod
+    def _box(shared: SharedBox, box: GlobalBox) -> tuple[int, int]:
+        if not isinstance(shared, SharedBox) or not isinstance(box, GlobalBox):
+            raise UserError("a copy goes between shared[ring] and tensor[row, col]", where=caller())
+        size = (shared.ref.rows, shared.ref.cols)
+        _equal("the global box", box.size or size, size)
+        return size
