@@ -1,0 +1,72 @@
+"""The memory system as one representative group of SMs sees it: the tile pass says what the rest of the chip does.
+
+For each access position of the representative the tile pass has recorded which pieces come from DRAM and how many bytes
+the whole chip moves at L2 and DRAM for each byte of the representative. All channels act as one server here.
+"""
+
+from __future__ import annotations
+
+from heddle.sim.core.memory_layout import (
+    CHANNEL_COEFFICIENT,
+    CHUNK_BYTES,
+    DRAM_COEFFICIENT,
+    DRAM_FREE,
+    DRAM_LEAD,
+    L2_COEFFICIENT,
+    L2_FREE,
+    L2_LEAD,
+    RECORD_DRAM,
+    RECORD_ITEMS,
+    RECORD_L2,
+    RECORD_TABLE,
+    RECORD_WORDS,
+    STREAMS,
+    TABLE_FIRST_STEP,
+    TABLE_OFFSET,
+    TABLE_STEPS,
+    TABLE_WORDS,
+    compiled,
+)
+from heddle.sim.core.memory_tags import Buffer, duration
+
+
+@compiled
+def find_record(mem: Buffer, stream: int, item: int, step: int) -> int:
+    """Return the offset of the tile pass's record for one access position, 0 if it has none."""
+    if item < 0 or item >= mem[RECORD_ITEMS]:
+        return 0
+    table = mem[RECORD_TABLE] + (item * mem[STREAMS] + stream) * TABLE_WORDS
+    index = step - mem[table + TABLE_FIRST_STEP]
+    if index < 0 or index >= mem[table + TABLE_STEPS]:
+        return 0
+    return int(mem[table + TABLE_OFFSET] + index * RECORD_WORDS)
+
+
+@compiled
+def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) -> int:
+    """Charge L2 with what the whole chip moves while the representative moves `nbytes`; return when it is served.
+
+    The representative comes last in the first round; from then on the other SMs are ahead of it by the wait that it
+    had then (the lead).
+    """
+    own = duration(nbytes, mem[L2_COEFFICIENT])
+    length = max(own, duration((nbytes * mem[record + RECORD_L2]) >> 16, mem[L2_COEFFICIENT]))
+    free = max(mem[L2_FREE], now - mem[L2_LEAD]) + length
+    mem[L2_FREE] = free
+    served = max(free, arrival + own)
+    mem[L2_LEAD] = max(mem[L2_LEAD], min(served - arrival - own, length - own))
+    return int(served)
+
+
+@compiled
+def represent_dram(mem: Buffer, now: int, served: int, record: int, waits: bool, nbytes: int, extra: int) -> int:
+    """Charge DRAM likewise; return when the representative's own data are there, in grains (0: not from DRAM)."""
+    length = duration((nbytes * mem[record + RECORD_DRAM]) >> 16, mem[DRAM_COEFFICIENT])
+    if length > 0:
+        mem[DRAM_FREE] = max(mem[DRAM_FREE], now - mem[DRAM_LEAD]) + length
+    if not waits:
+        return 0
+    chunk = duration(min(nbytes, CHUNK_BYTES), mem[CHANNEL_COEFFICIENT])
+    end = max(mem[DRAM_FREE], served + chunk)
+    mem[DRAM_LEAD] = max(mem[DRAM_LEAD], min(end - served - chunk, length))
+    return int(end + extra)

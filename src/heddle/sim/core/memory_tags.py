@@ -1,0 +1,204 @@
+"""L2 tags and DRAM channels: who is resident, who leaves, what is written back.
+
+A block of global memory has one entry, found by its number without a search; resident blocks form one list in order of
+use. Everything is O(1) an access but for the pieces of the accessed block. Neighbours: `memory` (timing of a request),
+`memory_play` (the tile pass).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.sim.core.memory_layout import (
+    CAPACITY,
+    CHANNEL_BASE,
+    CHANNEL_COEFFICIENT,
+    CHANNELS,
+    CHUNK_BYTES,
+    DRAM_READ,
+    DRAM_WRITE,
+    DURATION_HALF,
+    DURATION_SHIFT,
+    ENTRY_DIRTY,
+    ENTRY_NEWER,
+    ENTRY_OLDER,
+    ENTRY_RESIDENT,
+    ENTRY_STREAM,
+    FLUSH_CHUNKS,
+    FLUSH_DIRTY,
+    FLUSH_LEFT,
+    FLUSH_PENDING,
+    HEAD,
+    STAMP,
+    STREAM_CHUNKS,
+    STREAM_ENTRIES,
+    STREAM_FIRST_CHUNK,
+    STREAM_PIECE_BYTES,
+    STREAM_PIECES,
+    STREAM_STRIDE,
+    TAIL,
+    USED,
+    compiled,
+)
+
+Buffer = NDArray[np.int64]
+
+
+@compiled
+def duration(nbytes: int, coefficient: int) -> int:
+    """Return how long `nbytes` take, in grains."""
+    return (nbytes * coefficient + DURATION_HALF) >> DURATION_SHIFT
+
+
+@compiled
+def mix(x: int) -> int:
+    """Scramble a non-negative number below 2**31 (multiply and fold, all within 62 bits)."""
+    x = ((x ^ (x >> 15)) * 0x1E3779B1) & 0x7FFFFFFF
+    x = ((x ^ (x >> 13)) * 0x2545F491) & 0x7FFFFFFF
+    return x ^ (x >> 16)
+
+
+@compiled
+def channel_of(mem: Buffer, chunk: int) -> int:
+    """Return the channel of a chip-wide chunk: consecutive chunks take turns, each round rotated by a hash."""
+    channels = mem[CHANNELS]
+    return int((chunk + mix((chunk // channels) & 0x7FFFFFFF)) % channels)
+
+
+@compiled
+def charge_chunks(mem: Buffer, now: int, earliest: int, first_chunk: int, nbytes: int) -> int:
+    """Serve `nbytes` as chunks `first_chunk`... on their channels and return the end of the last, in grains.
+
+    Channels are charged from `now`; no chunk ends before `earliest` plus its own duration.
+    """
+    end = earliest
+    chunk = first_chunk
+    while nbytes > 0:
+        part = min(nbytes, CHUNK_BYTES)
+        length = duration(part, mem[CHANNEL_COEFFICIENT])
+        server = mem[CHANNEL_BASE] + channel_of(mem, chunk)
+        free = max(mem[server], now) + length
+        mem[server] = free
+        end = max(end, max(free, earliest + length))
+        nbytes -= part
+        chunk += 1
+    return end
+
+
+@compiled
+def piece_chunk(mem: Buffer, row: int, block: int, piece: int) -> int:
+    """Return the chip-wide number of the first chunk of a piece of a block of stream row `row`."""
+    pieces = mem[row + STREAM_PIECES]
+    return int(mem[row + STREAM_FIRST_CHUNK] + (block * pieces + piece) * mem[row + STREAM_CHUNKS])
+
+
+@compiled
+def unlink(mem: Buffer, entry: int) -> None:
+    """Take an entry out of the list of use."""
+    newer, older = mem[entry + ENTRY_NEWER], mem[entry + ENTRY_OLDER]
+    if newer != 0:
+        mem[newer + ENTRY_OLDER] = older
+    else:
+        mem[HEAD] = older
+    if older != 0:
+        mem[older + ENTRY_NEWER] = newer
+    else:
+        mem[TAIL] = newer
+
+
+@compiled
+def touch(mem: Buffer, entry: int) -> None:
+    """Make an entry the most recently used one; entries with nothing resident are not in the list yet."""
+    if mem[HEAD] == entry:
+        return
+    if mem[entry + ENTRY_RESIDENT] != 0:
+        unlink(mem, entry)
+    head = mem[HEAD]
+    mem[entry + ENTRY_NEWER] = 0
+    mem[entry + ENTRY_OLDER] = head
+    if head != 0:
+        mem[head + ENTRY_NEWER] = entry
+    else:
+        mem[TAIL] = entry
+    mem[HEAD] = entry
+
+
+@compiled
+def count_pieces(mask: int) -> int:
+    """Return the number of set bits of a mask of pieces."""
+    count = 0
+    while mask != 0:
+        mask &= mask - 1
+        count += 1
+    return count
+
+
+@compiled
+def write_back(mem: Buffer, now: int, entry: int) -> None:
+    """Write the dirty pieces of a leaving block; they occupy their channels from `now` and nobody waits."""
+    row = mem[entry + ENTRY_STREAM]
+    size = mem[row + STREAM_PIECE_BYTES]
+    block = (entry - mem[row + STREAM_ENTRIES]) // mem[row + STREAM_STRIDE]
+    dirty = mem[entry + ENTRY_DIRTY]
+    for piece in range(mem[row + STREAM_PIECES]):
+        if (dirty >> piece) & 1:
+            mem[DRAM_WRITE] += size
+            if mem[STAMP] == 0:
+                charge_chunks(mem, now, now, piece_chunk(mem, row, block, piece), size)
+    mem[entry + ENTRY_DIRTY] = 0
+
+
+@compiled
+def drop_flushed(mem: Buffer, now: int, nbytes: int) -> int:
+    """Replace data of a flush, which are older than all of the kernel's, and return how many bytes were replaced."""
+    nbytes = min(nbytes, mem[FLUSH_LEFT])
+    mem[FLUSH_LEFT] -= nbytes
+    mem[FLUSH_PENDING] += nbytes * mem[FLUSH_DIRTY]
+    while mem[FLUSH_PENDING] >= CHUNK_BYTES << 16:
+        mem[FLUSH_PENDING] -= CHUNK_BYTES << 16
+        mem[DRAM_WRITE] += CHUNK_BYTES
+        if mem[STAMP] == 0:
+            charge_chunks(mem, now, now, mem[FLUSH_CHUNKS], CHUNK_BYTES)
+        mem[FLUSH_CHUNKS] += 1
+    return nbytes
+
+
+@compiled
+def make_room(mem: Buffer, now: int) -> None:
+    """Evict least recently used blocks until the resident bytes fit; the block in use (the head) stays."""
+    over = mem[USED] + mem[FLUSH_LEFT] - mem[CAPACITY]
+    if over > 0 and mem[FLUSH_LEFT] > 0:
+        over -= drop_flushed(mem, now, over)
+    while over > 0 and mem[TAIL] != mem[HEAD]:
+        entry = mem[TAIL]
+        row = mem[entry + ENTRY_STREAM]
+        if mem[entry + ENTRY_DIRTY] != 0:
+            write_back(mem, now, entry)
+        freed = count_pieces(mem[entry + ENTRY_RESIDENT]) * mem[row + STREAM_PIECE_BYTES]
+        unlink(mem, entry)
+        mem[entry + ENTRY_RESIDENT] = 0
+        mem[USED] -= freed
+        over -= freed
+
+
+@compiled
+def allocate(mem: Buffer, now: int, row: int, entry: int, missing: int) -> None:
+    """Add the `missing` pieces of an entry that was just touched, and evict what no longer fits."""
+    mem[entry + ENTRY_STREAM] = row
+    mem[entry + ENTRY_RESIDENT] |= missing
+    mem[USED] += count_pieces(missing) * mem[row + STREAM_PIECE_BYTES]
+    make_room(mem, now)
+
+
+@compiled
+def fetch(mem: Buffer, now: int, earliest: int, row: int, block: int, missing: int) -> int:
+    """Read the `missing` pieces of a block from DRAM and return when the last chunk ends, in grains."""
+    size = mem[row + STREAM_PIECE_BYTES]
+    end = earliest
+    for piece in range(mem[row + STREAM_PIECES]):
+        if (missing >> piece) & 1:
+            mem[DRAM_READ] += size
+            if mem[STAMP] == 0:
+                end = max(end, charge_chunks(mem, now, earliest, piece_chunk(mem, row, block, piece), size))
+    return end
