@@ -1,0 +1,120 @@
+"""What runs where: clusters, the SMs that hold them, their work items, and the one that represents the rest.
+
+An SM group is `cluster_size` SMs; it holds `slots` clusters at a time. Cluster c starts in group c % groups, slot
+c // groups (breadth first, as the hardware fills SMs). Rule: docs/reference/engine.md, sections 1 and 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.errors import UserError
+from heddle.ir.warp import WarpProgram
+from heddle.machine.spec import Machine
+from heddle.sim.launch_occupancy import Occupancy, occupancy
+from heddle.sim.launch_work import hand_out, item_weights
+
+__all__ = ["LaunchPlan", "Occupancy", "occupancy", "plan_launch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """Which clusters run, where, and on which items.
+
+    `items[c]`: rows of `work.items` that resident cluster c (a place: group and slot) works on, in order. Exact for
+    schedule `static`; for `launch` and `dynamic` it is the estimate (whoever is free first gets the next item) that the
+    representative and `sm` modes use, while `chip` mode hands out `order` as places become free or clusters ask.
+    """
+
+    occupancy: Occupancy
+    schedule: Literal["static", "launch", "dynamic"]
+    cluster_size: int
+    groups: int  # SM groups of the chip that can hold a cluster
+    slots: int  # clusters that a group can hold
+    clusters: int  # resident at the start
+    items: tuple[NDArray[np.int64], ...]
+    order: NDArray[np.int64]  # rows of work.items in the order in which they are handed out
+    representative: int  # group with the most work
+
+    @property
+    def used_groups(self) -> int:
+        """Groups that hold at least one cluster."""
+        return min(self.groups, self.clusters)
+
+    def group_clusters(self, group: int) -> range:
+        """Resident clusters of a group, by slot."""
+        return range(group, self.clusters, self.groups)
+
+    def group_sms(self, group: int) -> range:
+        """Chip-wide numbers of the SMs of a group."""
+        return range(group * self.cluster_size, (group + 1) * self.cluster_size)
+
+    def item_ordinal(self, group: int, slot: int, index: int) -> int:
+        """Return the place of a slot's `index`-th item in `group_items`, which goes wave by wave over the slots.
+
+        Not for schedule `launch`: there the k-th cluster that starts in the group takes place k.
+        """
+        return index * len(self.group_clusters(group)) + slot
+
+    def group_items(self, group: int) -> NDArray[np.int64]:
+        """Items of a group by ordinal (rows of `work.items`); -1 where a slot has fewer waves than another."""
+        lists = [self.items[c] for c in self.group_clusters(group)]
+        if self.schedule == "launch":
+            return np.sort(np.concatenate(lists))
+        table = np.full((max((len(rows) for rows in lists), default=0), len(lists)), -1, dtype=np.int64)
+        for slot, rows in enumerate(lists):
+            table[: len(rows), slot] = rows
+        return table.reshape(-1)
+
+
+def _check(program: WarpProgram, machine: Machine) -> None:
+    """Raise UserError if the program's work or cluster shape cannot be launched."""
+    work = program.work
+    if work.items.ndim != 2 or not len(work.items):
+        raise UserError(f"{program.name}: there are no work items", hint="every problem size must be at least 1")
+    if work.grid < 1:
+        raise UserError(f"{program.name}: the grid has {work.grid} clusters; at least 1 is needed")
+    if not 1 <= program.cluster_size <= min(machine.max_cluster_size, machine.sms):
+        raise UserError(
+            f"{program.name}: clusters of {program.cluster_size} CTAs; "
+            f"{machine.name} allows 1 to {machine.max_cluster_size}",
+            hint="choose a smaller cluster",
+        )
+
+
+def plan_launch(program: WarpProgram, machine: Machine) -> LaunchPlan:
+    """Place the clusters of `program` on `machine` and choose the representative group.
+
+    Raises UserError if a CTA does not fit an SM or the work is empty.
+    """
+    _check(program, machine)
+    fit = occupancy(program, machine)
+    work, rows = program.work, len(program.work.items)
+    groups, slots = machine.sms // program.cluster_size, fit.ctas_per_sm
+    wanted = rows if work.schedule == "launch" else min(work.grid, rows)
+    clusters = min(wanted, groups * slots)
+    weights = item_weights(program)
+    lists: list[list[int]]
+    if work.schedule == "static":
+        lists = [list(range(c, rows, clusters)) for c in range(clusters)]
+    else:
+        lists = hand_out(weights, clusters)
+    items = tuple(np.array(rows_of, dtype=np.int64) for rows_of in lists)
+    load = np.zeros(min(groups, clusters), dtype=np.int64)
+    for cluster, rows_of in enumerate(items):
+        load[cluster % groups] += weights[rows_of].sum()
+    return LaunchPlan(
+        occupancy=fit,
+        schedule=work.schedule,
+        cluster_size=program.cluster_size,
+        groups=groups,
+        slots=slots,
+        clusters=clusters,
+        items=items,
+        order=np.arange(rows, dtype=np.int64),
+        representative=int(load.argmax()),
+    )
