@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from heddle.errors import unknown_name
+from heddle.ir.opcodes import OPCODES
+
 Kind = Literal["specified", "measured", "derived", "fitted", "assumed"]
 
 
@@ -34,7 +37,7 @@ class Pipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpTiming:
-    """Timing of an opcode: its pipe is busy `initiation_cycles` (a multiple of 1/256), its result is there `latency_cycles` after issue."""
+    """Timing of an opcode: its pipe is busy `initiation_cycles` (multiple of 1/256), its result takes `latency_cycles`."""
 
     pipe: str
     initiation_cycles: float
@@ -136,6 +139,23 @@ class Machine:
         from heddle.machine.check import checked
 
         return checked(self, changes)
+
+    def op_timing(
+        self, op: str, *, form: str = "", dtype: str = "", shape: tuple[int, int, int] | None = None
+    ) -> OpTiming:
+        """Return an opcode's timing: the most specific of OP.FORM, OP.MNK.DTYPE, OP.MNK, OP.DTYPE and OP in `ops`.
+
+        MNK joins the three numbers of `shape` ("HMMA.16816"). Raises UserError if this GPU lacks the opcode.
+        """
+        mnk = "".join(map(str, shape)) if shape else ""
+        for key in (form, f"{mnk}.{dtype}", mnk, dtype):
+            if key and (timing := self.ops.get(f"{op}.{key}")) is not None:
+                return timing
+        if (timing := self.ops.get(op)) is None:
+            raise unknown_name(
+                f"opcode on {self.name} ({self.architecture})", op, (k for k in self.ops if k in OPCODES)
+            )
+        return timing
 
     def dram_bytes_per_cycle(self, clock_mhz: float) -> float:
         """Chip-wide DRAM bytes in one SM clock cycle."""

@@ -1,0 +1,154 @@
+"""Read machine files: presets by name, a user's TOML by path, with `inherits` and overrides.
+
+An entry is a plain value, or a table with `value` (or, for `ops` and `pipes`, their parts) and optional `unit`, `kind`,
+`source` and `note`. A plain value in a user's file gets its file and line as source.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from heddle.errors import SourceLocation, UserError
+from heddle.machine.check import built, merge
+from heddle.machine.fields import FIELDS, MAPPING_UNITS
+from heddle.machine.positions import KeyPath, locate, syntax_error_place
+from heddle.machine.spec import Kind, Machine, Provenance
+
+PRESETS = Path(__file__).parent / "presets"
+_META = {"unit", "kind", "source", "note"}
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A machine while its file and those it inherits from are read."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Provenance] = field(default_factory=dict)
+    places: dict[KeyPath, SourceLocation] = field(default_factory=dict)
+
+
+def available() -> list[str]:
+    """Return the names of the presets."""
+    return sorted(path.stem for path in PRESETS.glob("*.toml") if path.stem != "sources")
+
+
+def machine(name_or_path: str | Path) -> Machine:
+    """Load a preset by name, or a TOML file by path. Raises UserError with the place of the first mistake."""
+    draft = _read(_find(str(name_or_path), None, Path()), ())
+    return built(draft.values, draft.provenance, draft.places.get)
+
+
+def _find(name: str, where: SourceLocation | None, folder: Path) -> Path:
+    """Return the file of a preset name or of a path relative to `folder`."""
+    if name in available():
+        return PRESETS / f"{name}.toml"
+    path = folder / name
+    if path.is_file():
+        return path
+    near = difflib.get_close_matches(name, available(), n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    message = f"unknown machine {name!r}; presets: {', '.join(available())}, or the path of a TOML file"
+    raise UserError(message, where=where, hint=hint + "`heddle machines` lists the presets")
+
+
+def _read(path: Path, chain: tuple[Path, ...]) -> _Draft:
+    raw, places = _parse(path)
+    base = raw.pop("inherits", None)
+    draft = _Draft()
+    if base is not None:
+        place = places.get(("inherits",))
+        if not isinstance(base, str):
+            raise UserError(f"inherits = {base!r}: needs the name of a preset or a path", where=place)
+        parent = _find(base, place, path.parent)
+        if parent in chain or parent == path:
+            raise UserError(f"inherits = {base!r}: the files inherit from each other", where=place)
+        draft = _read(parent, (*chain, path))
+    draft.places.update(places)
+    if "name" not in raw and base is not None:
+        raw["name"] = path.stem
+    for name, entry in raw.items():
+        _add(draft, name, entry, places, path)
+    return draft
+
+
+def _parse(path: Path) -> tuple[dict[str, Any], dict[KeyPath, SourceLocation]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read machine file {path}: {error}") from None
+    try:
+        return tomllib.loads(text), locate(text, str(path))
+    except tomllib.TOMLDecodeError as error:
+        message = str(error).partition(" (at ")[0]
+        raise UserError(
+            f"not a valid TOML file: {message[0].lower()}{message[1:]}", where=syntax_error_place(str(error), path)
+        ) from None
+
+
+def _add(draft: _Draft, name: str, entry: Any, places: Mapping[KeyPath, SourceLocation], path: Path) -> None:
+    """Enter one top-level key of a file into the draft."""
+    is_mapping = name in MAPPING_UNITS and isinstance(entry, Mapping)
+    entries = {f"{name}.{key}": (key, e) for key, e in entry.items()} if is_mapping else {name: (name, entry)}
+    if is_mapping:
+        draft.values.setdefault(name, {})
+    for label, (key, item) in entries.items():
+        key_path = (name, key) if is_mapping else (name,)
+        value, provenance = _split(name, item, key_path, places, path)
+        merge(draft.values, name, {key: value} if is_mapping else value, places.get(key_path))
+        draft.provenance[label] = provenance
+
+
+def _split(
+    name: str, item: Any, key_path: KeyPath, places: Mapping[KeyPath, SourceLocation], path: Path
+) -> tuple[Any, Provenance]:
+    """Part an entry into its plain value and its provenance."""
+    place = places.get(key_path) or SourceLocation(str(path), 1)
+    meta = {k: item[k] for k in _META & item.keys()} if isinstance(item, Mapping) else {}
+    value = {k: v for k, v in item.items() if k not in _META} if isinstance(item, Mapping) else item
+    if isinstance(value, Mapping) and value.keys() == {"value"}:
+        value = value["value"]
+    elif isinstance(value, Mapping) and "value" in value:
+        extra = sorted(value.keys() - {"value"})[0]
+        raise UserError(
+            f"{'.'.join(key_path)}: unknown key {extra!r}; allowed: value, unit, kind, source, note",
+            where=places.get((*key_path, extra), place),
+        )
+    unit = MAPPING_UNITS.get(name) or (FIELDS[name].unit if name in FIELDS else "")
+    _check_meta(meta, unit, key_path, places, place)
+    source = str(meta.get("source", place))
+    return value, Provenance(
+        unit=unit,
+        kind=meta.get("kind", "assumed"),
+        source=sources().get(source, source),
+        note=str(meta.get("note", "")),
+    )
+
+
+def _check_meta(
+    meta: Mapping[str, Any],
+    unit: str,
+    key_path: KeyPath,
+    places: Mapping[KeyPath, SourceLocation],
+    place: SourceLocation,
+) -> None:
+    name = ".".join(key_path)
+    if (kind := meta.get("kind", "assumed")) not in get_args(Kind):
+        where = places.get((*key_path, "kind"), place)
+        raise UserError(f"{name}: unknown kind {kind!r}; allowed: {', '.join(get_args(Kind))}", where=where)
+    if unit and (given := meta.get("unit", unit)) != unit:
+        where = places.get((*key_path, "unit"), place)
+        raise UserError(
+            f"{name}: the unit is {unit!r}, got {given!r}", where=where, hint="convert the value; units are fixed"
+        )
+
+
+@functools.cache
+def sources() -> dict[str, str]:
+    """Return the public sources that presets cite, by key."""
+    return {k: str(v) for k, v in tomllib.loads((PRESETS / "sources.toml").read_text(encoding="utf-8")).items()}
