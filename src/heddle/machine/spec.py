@@ -37,7 +37,7 @@ class Pipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpTiming:
-    """Timing of an opcode: its pipe is busy `initiation_cycles` (multiple of 1/256), its result takes `latency_cycles`."""
+    """Timing of an opcode: the pipe is busy `initiation_cycles` (multiple of 1/256), the result takes `latency_cycles`."""
 
     pipe: str
     initiation_cycles: float
