@@ -1,1 +1,6 @@
-"""Heddle package."""
+"""Kernels written in `heddle.lang`; `heddle.kernels.registry` lists them."""
+
+from heddle.kernels._kernel import Kernel, Parameter
+from heddle.kernels.registry import KERNELS, find_kernel
+
+__all__ = ["KERNELS", "Kernel", "Parameter", "find_kernel"]

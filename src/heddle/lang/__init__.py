@@ -15,12 +15,13 @@ from heddle.lang._handles import (
 )
 from heddle.lang._index import Index
 from heddle.lang._structure import Item
-from heddle.lang._sync import Barrier, Ring
+from heddle.lang._sync import Barrier, Cta, Ring
 
 __all__ = [
     "ELEMENTWISE",
     "Barrier",
     "Builder",
+    "Cta",
     "GlobalBox",
     "GlobalHandle",
     "Index",

@@ -1,67 +1,106 @@
-"""Epilogue: the accumulator goes to C through shared memory and bulk stores, or by plain stores."""
+"""Epilogue: accumulators go to C through shared memory and bulk stores, or by plain stores; slices of k meet."""
 
 from __future__ import annotations
 
-from heddle.ir.dtypes import dtype_bytes
+from collections.abc import Iterable
+
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
-from heddle.lang import Builder, GlobalHandle, Index, Item, RegisterHandle
+from heddle.lang import Builder, Index, Item, RegisterHandle, RegisterPart
 
 STORE_ROW_BYTES = 128
 """A bulk store with the 128-byte swizzle writes boxes of at most 128 bytes a row."""
 STORE_STAGE_BYTES = 16384
 """Staging memory of one bulk store; two are in flight."""
+STORE_STAGES = 2
 TMA_ALIGNMENT_BYTES = 16
 """Rows of a tensor that TMA reads or writes begin at multiples of 16 bytes (CUDA driver API, tensor maps)."""
 
+Chunks = Iterable[tuple[int, RegisterHandle | RegisterPart]]
+"""Pairs of first column and registers, in the order in which they are stored."""
 
-def staged_columns(config: GemmConfig, dtype: str, rows: int) -> int:
-    """Return the columns that one bulk store covers: a divisor of tile_n that fits the row and the staging limits."""
-    size = dtype_bytes(dtype)
-    limit = min(config.tile_n, STORE_ROW_BYTES // size, STORE_STAGE_BYTES // (rows * size))
+
+def uses_tma_store(problem: GemmProblem, config: GemmConfig) -> bool:
+    """Return whether C is stored by bulk copies: not on A100, and not where its rows are unaligned."""
+    return config.schedule != "multistage" and problem.n * problem.element_bytes % TMA_ALIGNMENT_BYTES == 0
+
+
+def store_columns(problem: GemmProblem, config: GemmConfig) -> int:
+    """Return the columns of one store: a divisor of tile_n within the limits of a bulk store; the tile on A100."""
+    if config.schedule == "multistage":
+        return config.tile_n
+    size = problem.element_bytes
+    limit = min(config.tile_n, STORE_ROW_BYTES // size, STORE_STAGE_BYTES // (config.tile_m * size))
     return next(cols for cols in range(limit, 0, -8) if config.tile_n % cols == 0)
 
 
-def uses_tma_store(problem: GemmProblem) -> bool:
-    """Return whether rows of C are aligned for bulk stores."""
-    return problem.n * problem.element_bytes % TMA_ALIGNMENT_BYTES == 0
+def staging_bytes(problem: GemmProblem, config: GemmConfig) -> int:
+    """Return the shared memory that one `Output` takes."""
+    if not uses_tma_store(problem, config):
+        return 0
+    return STORE_STAGES * config.tile_m * store_columns(problem, config) * problem.element_bytes
 
 
-class TileStore:
-    """Stores accumulators of `rows` rows to C: chunk by chunk through two buffers, or directly if C is unaligned."""
+class Output:
+    """C, the staging buffers, and with split-K the workspace of partial sums."""
 
-    def __init__(
-        self,
-        k: Builder,
-        problem: GemmProblem,
-        config: GemmConfig,
-        c_global: GlobalHandle,
-        *,
-        rows: int,
-        name: str = "out",
-    ) -> None:
-        self.k, self.config, self.c_global = k, config, c_global
-        self.by_tma = uses_tma_store(problem)
-        self.cols = staged_columns(config, problem.dtype, rows)
+    def __init__(self, k: Builder, problem: GemmProblem, config: GemmConfig) -> None:
+        self.k, self.problem, self.config = k, problem, config
+        self.c_global = k.tensor("C", (problem.m, problem.n), problem.dtype, role="output")
+        self.cols = store_columns(problem, config)
+        if config.split_k > 1:
+            self.workspace = k.tensor("W", (problem.m, problem.n), "fp32", role="workspace")
+
+    def writer(self, name: str, part: RegisterHandle, barrier: int) -> Writer:
+        """Return the code that stores tiles from one role, whose warps meet at named barrier `barrier`."""
+        return Writer(self, name, part, barrier)
+
+    def columns(self, acc: RegisterHandle) -> Chunks:
+        """Cut an accumulator into what one store takes."""
+        return [(col, acc.columns(col, self.cols)) for col in range(0, self.config.tile_n, self.cols)]
+
+
+class Writer:
+    """Stores tiles from one role; `part` holds the columns that come back from the workspace."""
+
+    def __init__(self, output: Output, name: str, part: RegisterHandle, barrier: int) -> None:
+        self.output, self.k, self.part, self.barrier = output, output.k, part, barrier
+        config, problem = output.config, output.problem
+        self.by_tma = uses_tma_store(problem, config)
         if self.by_tma:
-            self.out = k.shared(name, (rows, self.cols), problem.dtype, stages=2)
-            self.ring = k.ring(f"{name}_ring", 2)
+            self.stage = self.k.shared(name, (config.tile_m, output.cols), problem.dtype, stages=STORE_STAGES)
+            self.ring = self.k.ring(f"{name}_ring", STORE_STAGES)
 
-    def store(self, acc: RegisterHandle, row: Index, item: Item, barrier: int) -> None:
-        """Store `acc` at (row, item.col); the role's warps meet at named barrier `barrier`."""
-        if not self.by_tma:
-            self.k.store(self.c_global[row, item.col], acc)
+    def store(self, chunks: Chunks, row: Index, item: Item) -> None:
+        """Store the tile at (row, item.col), or add it to the workspace, whose sum the last slice stores."""
+        k, config = self.k, self.output.config
+        if config.split_k == 1:
+            for col, registers in chunks:
+                self._store_chunk(registers, row, item.col + col)
             return
-        k = self.k
-        for col in range(0, self.config.tile_n, self.cols):
-            k.tma_store_wait(pending=1)
-            k.sync(barrier)
-            k.store(self.out[self.ring], acc.columns(col, self.cols))
-            k.fence()
-            k.sync(barrier)
-            k.tma_store(self.c_global[row, item.col + col], self.out[self.ring])
-            self.ring.advance()
+        for col, registers in chunks:
+            k.store(self.output.workspace[row, item.col + col], registers, reduce=True)
+        k.sync(self.barrier)
+        k.signal(item.semaphore)
+        with k.when(item.is_last):
+            k.wait_semaphore(item.semaphore, value=config.split_k * config.cluster)
+            for col in range(0, config.tile_n, self.output.cols):
+                k.load(self.part, self.output.workspace[row, item.col + col])
+                self._store_chunk(self.part, row, item.col + col)
 
     def drain(self) -> None:
         """Wait until shared memory may be given up."""
         if self.by_tma:
             self.k.tma_store_wait(pending=0)
+
+    def _store_chunk(self, registers: RegisterHandle | RegisterPart, row: Index, col: Index) -> None:
+        k, target = self.k, self.output.c_global[row, col]
+        if not self.by_tma:
+            k.store(target, registers)
+            return
+        k.tma_store_wait(pending=STORE_STAGES - 1)
+        k.sync(self.barrier)
+        k.store(self.stage[self.ring], registers)
+        k.fence()
+        k.sync(self.barrier)
+        k.tma_store(target, self.stage[self.ring])
+        self.ring.advance()

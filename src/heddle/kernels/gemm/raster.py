@@ -37,8 +37,8 @@ def k_slices(k_blocks: int, split_k: int) -> list[tuple[int, int]]:
     return [(first, last - first) for first, last in pairwise(edges)]
 
 
-def work_items(problem: GemmProblem, config: GemmConfig, clusters: int) -> dict[str, list[int]]:
-    """Return the work items, one list an attribute.
+def work_items(problem: GemmProblem, config: GemmConfig, clusters: int, wave: int) -> dict[str, list[int]]:
+    """Return the work items of `clusters` clusters, of which `wave` run at one time; one list an attribute.
 
     row, col: corner of the cluster's tile; k_blocks: steps of tile_k. With split_k > 1 also k_begin (elements),
     semaphore (index of the tile) and is_last. With the ping-pong schedule also turn0 and turn1: whose turn the item is.
@@ -46,7 +46,7 @@ def work_items(problem: GemmProblem, config: GemmConfig, clusters: int) -> dict[
     height = config.tile_m * config.cluster
     rows, cols = ceil_div(problem.m, height), ceil_div(problem.n, config.tile_n)
     slices = k_slices(ceil_div(problem.k, config.tile_k), config.split_k)
-    order = list(grouped_order(rows, cols, (height, config.tile_n), clusters))
+    order = list(grouped_order(rows, cols, (height, config.tile_n), wave))
     items = [(row, col, part) for row, col in order for part in range(config.split_k)]
     columns = {
         "row": [row * height for row, _, _ in items],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from heddle.kernels.gemm.epilogue import TileStore
+from heddle.kernels.gemm.epilogue import Output
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 from heddle.kernels.gemm.sm90_pipeline import CONSUMER_REGISTERS, GROUP_WARPS, PRODUCER_REGISTERS, Pipeline
 from heddle.lang import Builder, kernel
 
 CONSUMER_WARPS = 2 * GROUP_WARPS
-EPILOGUE_BARRIER = 1
+STORE_BARRIER = 1
 
 
 @kernel
@@ -18,18 +18,19 @@ def gemm_sm90_cooperative(
     """Consumers multiply what the producer loads; the next tile's loads run during the epilogue."""
     k.flops, k.cluster_size = problem.flops, config.cluster
     k.work_items(items, clusters=clusters)
-    pipeline = Pipeline(k, problem, config, CONSUMER_WARPS)
-    c_global = k.tensor("C", (problem.m, problem.n), problem.dtype, role="output")
-    output = TileStore(k, problem, config, c_global, rows=config.tile_m)
-    acc = k.registers("acc", (config.tile_m, config.tile_n), "fp32", warps=(CONSUMER_WARPS, 1))
+    pipeline, output = Pipeline(k, problem, config, CONSUMER_WARPS), Output(k, problem, config)
+    warps = (CONSUMER_WARPS, 1)
+    acc = k.registers("acc", (config.tile_m, config.tile_n), "fp32", warps=warps)
+    part = k.registers("part", (config.tile_m, output.cols), "fp32", warps=warps)
+    writer = output.writer("out", part, STORE_BARRIER)
 
     with k.role("consumer", warps=CONSUMER_WARPS, registers=CONSUMER_REGISTERS):
         pipeline.begin()
         for item in k.work():
             pipeline.multiply(item, acc, min(items["k_blocks"]))
             pipeline.finish()
-            output.store(acc, item.row + k.cta_rank * config.tile_m, item, EPILOGUE_BARRIER)
-        output.drain()
+            writer.store(output.columns(acc), item.row + k.cta_rank * config.tile_m, item)
+        writer.drain()
         pipeline.end()
 
     with k.role("producer", warps=1, registers=PRODUCER_REGISTERS):

@@ -1,0 +1,120 @@
+"""The list of tiles that a library would try for a GEMM; `heddle.study` picks one by simulating them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from heddle.errors import UserError
+from heddle.kernels.gemm.check import check_config, stages_that_fit
+from heddle.kernels.gemm.raster import item_count
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, Schedule, ceil_div
+from heddle.machine.spec import Machine
+
+ROW_BYTES = 128
+"""Bytes of k in one stage: one row of the 128-byte swizzle."""
+MAX_STAGES = 8
+SPLITS = (2, 4, 8, 16)
+
+SM80_TILES: tuple[tuple[int, int, int, int, tuple[int, int]], ...] = (
+    (256, 128, 32, 4, (4, 2)),
+    (256, 128, 64, 3, (4, 2)),
+    (128, 256, 32, 4, (2, 4)),
+    (128, 256, 64, 3, (2, 4)),
+    (128, 128, 32, 4, (2, 2)),
+    (128, 128, 64, 3, (2, 2)),
+    (256, 64, 32, 4, (4, 1)),
+    (64, 256, 32, 4, (1, 4)),
+    (128, 64, 64, 3, (2, 2)),
+    (64, 128, 64, 3, (2, 2)),
+    (64, 64, 64, 5, (2, 2)),
+    (16, 128, 64, 4, (1, 4)),
+    (16, 64, 128, 4, (1, 4)),
+)
+"""Rows, columns, step of k, stages, warps along rows and columns."""
+SM90_TILES: tuple[tuple[Schedule, int, int], ...] = (
+    ("cooperative", 128, 256),
+    ("cooperative", 256, 128),
+    ("cooperative", 128, 192),
+    ("cooperative", 128, 128),
+    ("pingpong", 64, 256),
+    ("pingpong", 128, 128),
+    ("pingpong", 64, 128),
+    ("pingpong", 64, 64),
+)
+SM100_TILES: tuple[tuple[int, int], ...] = (
+    (2, 256),
+    (2, 192),
+    (2, 128),
+    (1, 256),
+    (1, 192),
+    (1, 128),
+    (1, 64),
+)
+"""CTAs of a pair, columns; a CTA has 128 rows."""
+
+
+def candidates(problem: GemmProblem, machine: Machine) -> list[GemmConfig]:
+    """Return the configurations that fit and are worth trying, the largest tiles first; never empty."""
+    found: list[GemmConfig] = []
+    for tile in {"sm_80": _sm80, "sm_90": _sm90, "sm_100": _sm100}[machine.architecture](problem):
+        deep = tile if machine.architecture == "sm_80" else _deepest(problem, tile, machine)
+        for config in _splits(problem, deep, machine):
+            if config not in found and _fits(problem, config, machine):
+                found.append(config)
+    return found
+
+
+def _sm80(problem: GemmProblem) -> Iterable[GemmConfig]:
+    for tile_m, tile_n, tile_k, stages, warps in SM80_TILES:
+        if _worth(problem, tile_m, tile_n, least_m=16):
+            yield GemmConfig(
+                schedule="multistage", tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, stages=stages, warps=warps
+            )
+
+
+def _sm90(problem: GemmProblem) -> Iterable[GemmConfig]:
+    tile_k = ROW_BYTES // problem.element_bytes
+    for schedule, tile_m, tile_n in SM90_TILES:
+        for cluster in (2, 1):
+            if _worth(problem, tile_m * cluster, tile_n, least_m=64):
+                yield GemmConfig(
+                    schedule=schedule, tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, stages=2, cluster=cluster
+                )
+
+
+def _sm100(problem: GemmProblem) -> Iterable[GemmConfig]:
+    tile_k = ROW_BYTES // problem.element_bytes
+    for cluster, tile_n in SM100_TILES:
+        if _worth(problem, 128 * cluster, tile_n, least_m=128):
+            yield GemmConfig(schedule="tcgen05", tile_m=128, tile_n=tile_n, tile_k=tile_k, stages=2, cluster=cluster)
+
+
+def _worth(problem: GemmProblem, tile_m: int, tile_n: int, least_m: int) -> bool:
+    """Drop tiles of which more than half would lie outside the matrix, unless nothing smaller exists."""
+    return (tile_m < 2 * problem.m or tile_m == least_m) and (tile_n < 2 * problem.n or tile_n <= 64)
+
+
+def _deepest(problem: GemmProblem, config: GemmConfig, machine: Machine) -> GemmConfig:
+    """Give the configuration the stages that shared memory holds."""
+    return replace(config, stages=max(2, min(MAX_STAGES, stages_that_fit(problem, config, machine))))
+
+
+def _splits(problem: GemmProblem, config: GemmConfig, machine: Machine) -> Iterable[GemmConfig]:
+    """Yield the configuration, and cut along k as well while that puts idle SMs to work."""
+    slots, steps = machine.sms // config.cluster, ceil_div(problem.k, config.tile_k)
+    yield config
+    if item_count(problem, config) * 2 > slots:
+        return
+    for split in SPLITS:
+        wanted = replace(config, split_k=split, stages=min(config.stages, max(2, steps // split)))
+        if item_count(problem, wanted) <= 2 * slots:
+            yield wanted
+
+
+def _fits(problem: GemmProblem, config: GemmConfig, machine: Machine) -> bool:
+    try:
+        check_config(problem, config, machine)
+    except UserError:
+        return False
+    return True

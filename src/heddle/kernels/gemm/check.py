@@ -1,0 +1,128 @@
+"""Checks GEMM parameters and configurations against the rules of a machine."""
+
+from __future__ import annotations
+
+from heddle.errors import UnsupportedError, UserError
+from heddle.ir.dtypes import dtype_bytes
+from heddle.kernels.gemm.epilogue import TMA_ALIGNMENT_BYTES, staging_bytes
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
+from heddle.kernels.gemm.sm80 import lane_bytes
+from heddle.machine.spec import Machine
+
+DTYPES = {
+    "sm_80": ("fp16", "bf16"),
+    "sm_90": ("fp16", "bf16", "fp8_e4m3"),
+    "sm_100": ("fp16", "bf16", "fp8_e4m3"),
+}
+"""Operand types of the matrix instructions that the kernels use."""
+SCHEDULES = {"sm_80": ("multistage",), "sm_90": ("cooperative", "pingpong"), "sm_100": ("tcgen05",)}
+BARRIER_BYTES = 1024
+"""Shared memory set aside for mbarriers and the alignment of the first tile."""
+ACCUMULATOR_LANES = 128
+"""Lanes of tensor memory, the rows of one accumulator; a column is 32 bits (PTX ISA, tensor memory)."""
+ACCUMULATOR_STAGES = 2
+
+
+def check_problem(problem: GemmProblem, machine: Machine) -> None:
+    """Raise UserError if the machine's kernel cannot run the problem; the message names the rule."""
+    allowed = DTYPES[machine.architecture]
+    if problem.dtype not in allowed:
+        raise UserError(
+            f"gemm on {machine.name} ({machine.architecture}) multiplies {', '.join(allowed)}; got {problem.dtype!r}"
+        )
+    if machine.architecture == "sm_80":
+        lane_bytes(problem)
+        return
+    row_bytes = problem.k * problem.element_bytes
+    if row_bytes % TMA_ALIGNMENT_BYTES:
+        step = TMA_ALIGNMENT_BYTES // problem.element_bytes
+        raise UserError(
+            f"rows of A and B have {row_bytes} bytes; bulk copies (TMA) need rows of a multiple of "
+            f"{TMA_ALIGNMENT_BYTES} bytes",
+            hint=f"pad k = {problem.k} to {ceil_div(problem.k, step) * step}",
+        )
+
+
+def shared_bytes(problem: GemmProblem, config: GemmConfig) -> int:
+    """Return the shared memory of a CTA: stages of A and B, staging of C, barriers."""
+    if config.schedule == "multistage":
+        return _stage_bytes(problem, config) * config.stages
+    outputs = 2 if config.schedule == "pingpong" else 1
+    return _stage_bytes(problem, config) * config.stages + outputs * staging_bytes(problem, config) + BARRIER_BYTES
+
+
+def _stage_bytes(problem: GemmProblem, config: GemmConfig) -> int:
+    b_rows = config.tile_n // (config.cluster if config.schedule == "tcgen05" else 1)
+    return (config.tile_m + b_rows) * config.tile_k * dtype_bytes(problem.dtype)
+
+
+def stages_that_fit(problem: GemmProblem, config: GemmConfig, machine: Machine) -> int:
+    """Return how many stages of the tile a CTA's shared memory holds; may be less than the two that a kernel needs."""
+    fixed = shared_bytes(problem, config) - _stage_bytes(problem, config) * config.stages
+    return (machine.shared_memory_bytes_per_cta - fixed) // _stage_bytes(problem, config)
+
+
+def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> None:
+    """Raise UserError if a configuration breaks a rule of the machine or the kernel."""
+    schedules = SCHEDULES[machine.architecture]
+    if config.schedule not in schedules:
+        raise UserError(f"gemm on {machine.name} runs the schedules {', '.join(schedules)}; got {config.schedule!r}")
+    k_blocks = ceil_div(problem.k, config.tile_k)
+    if not 1 <= config.split_k <= k_blocks:
+        raise UserError(f"split_k must lie in 1..{k_blocks} for k = {problem.k}, got {config.split_k}")
+    if config.split_k > 1 and config.schedule == "multistage" and k_blocks // config.split_k < config.stages:
+        raise UserError(
+            f"split_k {config.split_k} leaves {k_blocks // config.split_k} steps for {config.stages} stages"
+        )
+    needed = shared_bytes(problem, config)
+    if config.stages < 2 or needed > machine.shared_memory_bytes_per_cta:
+        raise UserError(
+            f"{config.label()} takes {needed} bytes of shared memory; a CTA of {machine.name} has "
+            f"{machine.shared_memory_bytes_per_cta}, and the kernel needs 2 stages",
+            hint=f"{stages_that_fit(problem, config, machine)} stages fit",
+        )
+    if not 1 <= config.cluster <= (1 if machine.architecture == "sm_80" else 2):
+        raise UnsupportedError(
+            f"clusters of {config.cluster} CTAs are not supported by gemm on {machine.name}; use 1 or 2"
+        )
+    {"sm_80": _check_sm80, "sm_90": _check_sm90, "sm_100": _check_sm100}[machine.architecture](config, machine)
+
+
+def _check_sm80(config: GemmConfig, machine: Machine) -> None:
+    rows, cols = config.tile_m // config.warps[0], config.tile_n // config.warps[1]
+    if rows % 16 or cols % 16 or config.tile_k % 16 or rows * config.warps[0] != config.tile_m:
+        raise UserError(f"each warp takes a multiple of 16 x 16 of the tile; {config.label()} gives {rows} x {cols}")
+    _check_accumulators(rows * cols // 32, config, machine)
+
+
+def _check_sm90(config: GemmConfig, machine: Machine) -> None:
+    groups = 2 if config.schedule == "cooperative" else 1
+    if config.tile_m % (64 * groups) or config.tile_n % 8 or not 8 <= config.tile_n <= 256:
+        raise UserError(
+            f"a {config.schedule} tile has a multiple of {64 * groups} rows and 8 to 256 columns in steps of 8, "
+            f"got {config.tile_m} x {config.tile_n}"
+        )
+    _check_accumulators(config.tile_m // groups * config.tile_n // 128, config, machine)
+
+
+def _check_sm100(config: GemmConfig, machine: Machine) -> None:
+    columns = config.tile_n * ACCUMULATOR_STAGES
+    if config.tile_m != ACCUMULATOR_LANES or config.tile_n % 16 or config.tile_n > 256:
+        raise UserError(
+            f"a tcgen05 tile has {ACCUMULATOR_LANES} rows a CTA and up to 256 columns in steps of 16, "
+            f"got {config.tile_m} x {config.tile_n}"
+        )
+    if columns > machine.tensor_memory_columns:
+        raise UserError(
+            f"two accumulators of {config.tile_n} columns do not fit tensor memory of {machine.tensor_memory_columns}"
+        )
+
+
+def _check_accumulators(registers: int, config: GemmConfig, machine: Machine) -> None:
+    limit = machine.max_registers_per_thread - 64  # fragments, addresses and the epilogue need the rest
+    if registers > limit:
+        raise UserError(
+            f"{config.label()} keeps {registers} accumulator registers in each thread; at most {limit} leave room for "
+            "addresses and operands",
+            hint="use a smaller tile",
+        )

@@ -1,0 +1,56 @@
+"""GEMM on H100, ping-pong: persistent; one producer warp; two warp groups with a tile each, taking turns.
+
+A group's turn at the matrix unit ends when it has issued its last product, so the other group's first product follows
+at once, and its own epilogue runs beside the other's main loop.
+"""
+
+from __future__ import annotations
+
+from heddle.kernels.gemm.epilogue import Output
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
+from heddle.kernels.gemm.sm90_pipeline import CONSUMER_REGISTERS, GROUP_WARPS, PRODUCER_REGISTERS, Pipeline
+from heddle.lang import Builder, kernel
+
+GROUPS = 2
+TURN_BARRIERS = (1, 2)
+STORE_BARRIERS = (3, 4)
+
+
+@kernel
+def gemm_sm90_pingpong(
+    k: Builder, problem: GemmProblem, config: GemmConfig, items: dict[str, list[int]], clusters: int
+) -> None:
+    """Group 0 takes the even, group 1 the odd items of a CTA; the ring of stages is common to both."""
+    k.flops, k.cluster_size = problem.flops, config.cluster
+    k.work_items(items, clusters=clusters)
+    pipeline, output = Pipeline(k, problem, config, GROUP_WARPS), Output(k, problem, config)
+
+    for group in range(GROUPS):
+        other = 1 - group
+        warps = (GROUP_WARPS, 1)
+        acc = k.registers(f"acc{group}", (config.tile_m, config.tile_n), "fp32", warps=warps)
+        part = k.registers(f"part{group}", (config.tile_m, output.cols), "fp32", warps=warps)
+        writer = output.writer(f"out{group}", part, STORE_BARRIERS[group])
+
+        with k.role(f"consumer{group}", warps=GROUP_WARPS, registers=CONSUMER_REGISTERS):
+            pipeline.begin()
+            if group == 1:
+                k.arrive(TURN_BARRIERS[other], warps=GROUPS * GROUP_WARPS)  # group 0 begins
+            for item in k.work():
+                mine, theirs = (item.turn0, item.turn1) if group == 0 else (item.turn1, item.turn0)
+                with k.when(mine):
+                    k.sync(TURN_BARRIERS[group], warps=GROUPS * GROUP_WARPS)
+                    pipeline.multiply(item, acc, min(items["k_blocks"]))
+                    k.arrive(TURN_BARRIERS[other], warps=GROUPS * GROUP_WARPS)
+                    pipeline.finish()
+                    writer.store(output.columns(acc), item.row + k.cta_rank * config.tile_m, item)
+                with k.when(theirs):
+                    pipeline.skip(item)
+            writer.drain()
+            pipeline.end()
+
+    with k.role("producer", warps=1, registers=PRODUCER_REGISTERS):
+        pipeline.begin()
+        for item in k.work():
+            pipeline.load(item)
+        pipeline.end()

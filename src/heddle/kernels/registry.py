@@ -1,0 +1,19 @@
+"""All kernels by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heddle.errors import unknown_name
+from heddle.kernels._kernel import Kernel
+from heddle.kernels.gemm.kernel import Gemm
+
+KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (Gemm(),)}
+"""The kernels that `heddle run` and `heddle.run` know."""
+
+
+def find_kernel(name: str) -> Kernel[Any]:
+    """Return a kernel by name; raises UserError with the nearest match."""
+    if name not in KERNELS:
+        raise unknown_name("kernel", name, KERNELS)
+    return KERNELS[name]
