@@ -1,0 +1,84 @@
+"""The arithmetic of effects: rounding to element types, matrix products and element-wise functions, in NumPy.
+
+Values are held as float32 that are representable in their object's type, so a matrix product of fp16, bf16 or fp8
+operands is exact in its products and accumulates in fp32, like the matrix units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import ml_dtypes  # registers bfloat16 and fp8 with NumPy
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.errors import SourceLocation, unknown_name
+
+Values = NDArray[np.float32]
+_TYPES: dict[str, type | None] = {
+    "fp16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "fp8_e4m3": ml_dtypes.float8_e4m3fn,
+    "fp8_e5m2": ml_dtypes.float8_e5m2,
+    "tf32": None,
+    "fp32": None,
+    "fp64": None,
+    "int32": None,
+}
+_TF32_DROPPED_BITS = 13  # of the 23 mantissa bits of fp32
+_LOG2_E = np.float32(np.log2(np.e))
+
+
+def rounded(values: NDArray[np.generic], dtype: str) -> Values:
+    """Round to the nearest value of `dtype`, as float32; out of range becomes the type's infinity or NaN."""
+    if dtype not in _TYPES:
+        raise unknown_name("element type", dtype, _TYPES)
+    if dtype == "tf32":
+        return _to_tf32(values.astype(np.float32))
+    kind = _TYPES[dtype]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(np.float32) if kind is None else values.astype(kind).astype(np.float32)
+
+
+def _to_tf32(values: Values) -> Values:
+    half, mask = np.uint32(1 << (_TF32_DROPPED_BITS - 1)), np.uint32(0xFFFFFFFF << _TF32_DROPPED_BITS & 0xFFFFFFFF)
+    return ((values.view(np.uint32) + half) & mask).view(np.float32)
+
+
+def matrix_product(a: Values, b: Values) -> Values:
+    """Return a @ b.T for a [m, k] and b [n, k]."""
+    product: Values = np.matmul(a, b.T)
+    return product
+
+
+def _silu(x: Values) -> Values:
+    result: Values = x / (np.float32(1) + np.exp2(-x * _LOG2_E))
+    return result
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Values]] = {
+    "add": lambda *xs: sum(xs[1:], xs[0]),
+    "sub": lambda x, y: x - y,
+    "mul": lambda *xs: np.prod(np.broadcast_arrays(*xs), axis=0, dtype=np.float32) if len(xs) > 2 else xs[0] * xs[-1],
+    "div": lambda x, y: x / y,
+    "fma": lambda x, y, z: x * y + z,
+    "max": lambda x, y: np.maximum(x, y),
+    "min": lambda x, y: np.minimum(x, y),
+    "exp2": lambda x: np.exp2(x),
+    "exp": lambda x: np.exp2(x * _LOG2_E),
+    "reciprocal": lambda x: np.float32(1) / x,
+    "relu": lambda x: np.maximum(x, np.float32(0)),
+    "silu": _silu,
+    "neg": lambda x: -x,
+    "cast": lambda x: x,
+    "copy": lambda x: x,
+    "scale": lambda x, factor: x * factor,
+}
+
+
+def elementwise(function: str, operands: Sequence[Values], where: SourceLocation | None = None) -> Values:
+    """Apply a named function to tiles and scalars; operands broadcast. Raises UserError on an unknown name."""
+    if function not in _FUNCTIONS:
+        raise unknown_name("element-wise function", function, _FUNCTIONS, where)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return np.asarray(_FUNCTIONS[function](*operands), np.float32)

@@ -1,0 +1,245 @@
+"""Perform the effect of one instruction of one warp: touch arrays, check every touch for hazards, compute values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from heddle.errors import InternalError, SourceLocation
+from heddle.interp._arithmetic import Values, elementwise, matrix_product
+from heddle.interp._arrays import Box, TileArray
+from heddle.interp._boxes import BoxMaker
+from heddle.interp._clocks import Knowledge
+from heddle.interp._warps import Cta, Warp
+from heddle.interp.hazards import HazardList, History, Mode, Site, Touch
+from heddle.ir.warp import Access, DataObject, Effect, WarpProgram
+
+_OVERWRITE_FIRST = 2  # params["accumulate"]: overwrite when the loop counter is zero
+
+
+@dataclass(slots=True, eq=False)
+class Doing:
+    """An effect under way: who does it, what it knew at issue, its span, and what makes its end known."""
+
+    warp: Warp
+    pc: int
+    effect: Effect
+    item: int
+    counters: tuple[int, ...]
+    stages: Mapping[str, int]
+    knowledge: Knowledge
+    begin: int
+    end: int
+    component: int
+    value: int
+    chain: bool = False
+    proxy: bool = False
+    visible: int = 0  # of a matrix instruction: when its result may be read (0: at `end`)
+
+    @property
+    def site(self) -> Site:
+        """Where it is, for messages."""
+        return Site(self.pc, self.warp.cta.sm, self.warp.cta.slot, self.warp.index)
+
+
+class Effects:
+    """Performs effects on the arrays of CTAs and on the global tensors."""
+
+    def __init__(self, program: WarpProgram, tensors: Mapping[str, TileArray], hazards: HazardList) -> None:
+        self.program, self.tensors, self.hazards = program, tensors, hazards
+        self.objects = {o.name: o for o in program.objects}
+        self.boxes = BoxMaker(program)
+        self.inputs = {t.name for t in program.tensors if t.role == "input"}
+        self.histories: dict[str, History] = {name: History() for name in tensors}
+        self.kinds: Mapping[str, Callable[[Doing], None]] = {
+            "copy": self._copy,
+            "copy_async": self._copy,
+            "cast": self._copy,
+            "store": self._copy,
+            "reduce": self._reduce,
+            "add": self._elementwise,
+            "mma": self._mma,
+            "fill": self._fill,
+            "elementwise": self._elementwise,
+            "row_reduce": self._row_reduce,
+        }
+
+    def perform(self, doing: Doing) -> None:
+        """Perform an effect within its own CTA. Raises InternalError for an unknown kind."""
+        kind = self.kinds.get(doing.effect.kind)
+        if kind is None:
+            raise InternalError(f"unknown effect {doing.effect.kind!r}; known: {', '.join(sorted(self.kinds))}")
+        kind(doing)
+
+    def land(self, doing: Doing, receiver: Cta) -> None:
+        """Perform a copy whose destination is in another CTA of the cluster (multicast)."""
+        values = self._read(doing, doing.effect.reads[0], doing.warp.cta)
+        self._write(doing, doing.effect.writes[0], receiver, values, exact=self._same_type(doing.effect))
+
+    # kinds
+
+    def _copy(self, doing: Doing) -> None:
+        values = self._read(doing, doing.effect.reads[0], doing.warp.cta)
+        self._write(doing, doing.effect.writes[0], doing.warp.cta, values, exact=self._same_type(doing.effect))
+
+    def _reduce(self, doing: Doing) -> None:
+        values = self._read(doing, doing.effect.reads[0], doing.warp.cta)
+        self._write(doing, doing.effect.writes[0], doing.warp.cta, values, mode="reduce")
+
+    def _fill(self, doing: Doing) -> None:
+        access = doing.effect.writes[0]
+        value = np.float32(doing.effect.params.get("value", 0.0))
+        self._write(doing, access, doing.warp.cta, np.full((access.rows, access.cols), value, np.float32))
+
+    def _elementwise(self, doing: Doing) -> None:
+        params = doing.effect.params
+        function = str(params.get("function", doing.effect.kind))
+        operands = [self._read(doing, access, doing.warp.cta) for access in doing.effect.reads]
+        index = 0
+        while (scalar := params.get(f"scalar{index}")) is not None:
+            operands.append(np.full((1, 1), scalar, np.float32))
+            index += 1
+        access = doing.effect.writes[0]
+        values = np.broadcast_to(elementwise(function, operands, self._where(doing)), (access.rows, access.cols))
+        self._write(doing, access, doing.warp.cta, values)
+
+    def _row_reduce(self, doing: Doing) -> None:
+        function, access = str(doing.effect.params["function"]), doing.effect.writes[0]
+        source = self._read(doing, doing.effect.reads[0], doing.warp.cta)
+        values = source.max(axis=1, keepdims=True) if function == "max" else source.sum(axis=1, keepdims=True)
+        if doing.effect.params.get("accumulate", 0):
+            old = self._read(doing, access, doing.warp.cta)
+            values = np.maximum(old, values) if function == "max" else old + values
+        self._write(doing, access, doing.warp.cta, values)
+
+    def _mma(self, doing: Doing) -> None:
+        params, warp = doing.effect.params, doing.warp
+        ctas = [warp.cta]
+        if int(params.get("ctas", 1)) > 1:  # a pair is ranks 2i and 2i + 1
+            first = warp.cta.rank // 2 * 2
+            ctas = warp.cta.cluster.ctas[first : first + 2]
+        a_access, b_access = doing.effect.reads[:2]
+        b = np.concatenate([self._read(doing, b_access, cta) for cta in ctas])
+        for cta in ctas:
+            product = matrix_product(self._read(doing, a_access, cta), b)
+            self._accumulate(doing, cta, product)
+
+    def _accumulate(self, doing: Doing, cta: Cta, product: Values) -> None:
+        params, access = doing.effect.params, doing.effect.writes[0]
+        mode = int(params.get("accumulate", 1))
+        first = mode == _OVERWRITE_FIRST and doing.counters[int(params.get("level", 0))] == 0
+        if mode != 0 and not first:
+            product = self._read(doing, access, cta) + product
+        self._write(doing, access, cta, product)
+
+    # touches
+
+    def _read(self, doing: Doing, access: Access, cta: Cta) -> Values:
+        array, box, history = self._resolve(doing, access, cta, cta.rank)
+        if history is not None:
+            touch = self._touch(doing, "read", array, box)
+            self._check(array, history, touch, doing.knowledge)
+            if not array.is_written(box):
+                self.hazards.uninitialised(array, touch)
+            if doing.proxy:
+                self._check_fence(array, history, touch, cta)
+            history.add(touch)
+        return array.read(box)
+
+    def _write(
+        self, doing: Doing, access: Access, cta: Cta, values: Values, *, exact: bool = False, mode: Mode = "write"
+    ) -> None:
+        # A multicast writes the issuer's part in every CTA; a pair's accumulators are each CTA's own.
+        rank = cta.rank if doing.chain else doing.warp.cta.rank
+        array, box, history = self._resolve(doing, access, cta, rank)
+        if values.shape != (access.rows, access.cols):
+            raise InternalError(
+                f"effect {doing.effect.kind!r} of pc {doing.pc} writes {values.shape} into a box of"
+                f" {access.rows} x {access.cols} of {access.object!r}"
+            )
+        if history is not None:
+            touch = self._touch(doing, mode, array, box)
+            if doing.visible > touch.end:
+                touch = replace(touch, end=doing.visible)
+            self._check(array, history, touch, doing.knowledge)
+            history.add(touch)
+        array.write(box, values, add=mode == "reduce", exact=exact)
+
+    def _touch(self, doing: Doing, mode: Mode, array: TileArray, box: Box) -> Touch:
+        warp = doing.warp
+        return Touch(
+            mode,
+            array.clipped(box) if array.is_global else box,
+            doing.begin,
+            doing.end,
+            warp.cta.cluster.number,
+            doing.component,
+            doing.value,
+            doing.site,
+            doing.chain,
+            doing.proxy,
+        )
+
+    def _check(self, array: TileArray, history: History, touch: Touch, knowledge: Knowledge) -> None:
+        if not array.is_global and not array.contains(touch.box):
+            self.hazards.out_of_bounds(array, touch)
+        for old in history.conflicts(touch, knowledge):
+            self.hazards.race(array, old, touch)
+
+    def _check_fence(self, array: TileArray, history: History, touch: Touch, cta: Cta) -> None:
+        """Stores of warps reach the asynchronous proxy only through a fence of the storing warp."""
+        if array.description.space != "shared":
+            return
+        for old in history.touches:
+            if old.mode == "write" and not old.proxy and old.box.overlaps(touch.box):
+                writer = cta.warps.get(old.site.warp)
+                if writer is not None and writer.fenced_cycle < old.begin:
+                    self.hazards.missing_fence(array, old, touch)
+
+    def _resolve(self, doing: Doing, access: Access, cta: Cta, rank: int) -> tuple[TileArray, Box, History | None]:
+        box = self.boxes.box(
+            access,
+            warp_rank=doing.warp.rank,
+            cta_rank=rank,
+            stages=doing.stages,
+            item=doing.item,
+            counters=doing.counters,
+        )
+        if (tensor := self.tensors.get(access.object)) is not None:
+            return tensor, box, None if access.object in self.inputs else self.histories[access.object]
+        description = self.objects.get(access.object)
+        if description is None:
+            raise InternalError(f"an effect names object {access.object!r}, which the program does not declare")
+        array = self._array(doing.warp, description, cta)
+        owner = doing.warp.index if description.space == "register" else -1
+        key = (access.object, box.stage, owner)
+        history = cta.histories.get(key)
+        if history is None:
+            history = cta.histories[key] = History()
+        return array, box, history
+
+    def _array(self, warp: Warp, description: DataObject, cta: Cta) -> TileArray:
+        """Return the copy of an object that this warp sees in a CTA, made when first touched."""
+        if description.scope == "cluster":
+            cta = cta.cluster.ctas[0]
+        suffix = {"warp": f"@{warp.index}", "group": f"@{warp.index // 4}"}.get(description.scope, "")
+        key = description.name + suffix
+        array = cta.arrays.get(key)
+        if array is None:
+            array = cta.arrays[key] = TileArray(description, description.name)
+        return array
+
+    def _same_type(self, effect: Effect) -> bool:
+        return self._dtype(effect.reads[0].object) == self._dtype(effect.writes[0].object)
+
+    def _dtype(self, name: str) -> str:
+        return self.tensors[name].description.dtype if name in self.tensors else self.objects[name].dtype
+
+    def _where(self, doing: Doing) -> SourceLocation | None:
+        source = self.program.instructions[doing.pc].source
+        if source >= len(self.program.sources):
+            return None
+        place = self.program.sources[source]
+        return SourceLocation(place.file, place.line)

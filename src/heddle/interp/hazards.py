@@ -1,0 +1,179 @@
+"""Hazards: two accesses to the same elements, one of them a write, that nothing orders; and reads of nothing.
+
+Every access is recorded with its span of cycles and the event that makes its end known. An earlier access is *ordered*
+before a later one if the later one's issuer knows that it is finished (vector clocks), and was finished when it began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from heddle.interp._arrays import Box, TileArray
+from heddle.interp._clocks import Knowledge
+from heddle.ir.warp import WarpProgram
+
+Mode = Literal["read", "write", "reduce"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Who made an access: pc, SM, slot and warp."""
+
+    pc: int
+    sm: int
+    slot: int
+    warp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One access: its box, its span in cycles, and the (cluster, component, value) that tells that it is finished."""
+
+    mode: Mode
+    box: Box
+    begin: int
+    end: int
+    cluster: int
+    component: int
+    value: int
+    site: Site
+    chain: bool = False  # matrix instructions of one component are in order among themselves
+    proxy: bool = False  # made by an asynchronous unit
+
+
+@dataclass(slots=True)
+class Hazard:
+    """A hazard found; `times` counts its repetitions at the same two instructions, `text` says all of it."""
+
+    kind: str
+    object: str
+    text: str
+    lines: tuple[str, ...]
+    cycle: int
+    times: int = 1
+
+    def __str__(self) -> str:
+        return self.text if self.times == 1 else f"{self.text} (and {self.times - 1} more times)"
+
+
+@dataclass(slots=True, eq=False)
+class History:
+    """Touches of one array that a later access may still conflict with."""
+
+    touches: list[Touch] = field(default_factory=list)
+
+    def add(self, touch: Touch) -> None:
+        """Record a touch and forget those that a write covers, or that the same reader repeats."""
+        if touch.mode == "write":
+            self.touches = [t for t in self.touches if not touch.box.covers(t.box)]
+        else:
+            self.touches = [t for t in self.touches if not _replaces(touch, t)]
+        self.touches.append(touch)
+
+    def conflicts(self, touch: Touch, knowledge: Knowledge) -> list[Touch]:
+        """Return the recorded touches that conflict with a new one."""
+        return [
+            old
+            for old in self.touches
+            if (old.mode != touch.mode or touch.mode == "write")
+            and old.box.overlaps(touch.box)
+            and not _is_ordered(old, touch, knowledge)
+        ]
+
+
+def _replaces(new: Touch, old: Touch) -> bool:
+    same = old.component == new.component and old.cluster == new.cluster and old.mode == new.mode
+    return same and old.value <= new.value and new.box.covers(old.box)
+
+
+def _is_ordered(old: Touch, new: Touch, knowledge: Knowledge) -> bool:
+    if old.chain and new.chain and (old.cluster, old.component) == (new.cluster, new.component):
+        return True
+    return old.end <= new.begin and knowledge.knows(old.cluster, old.component, old.value)
+
+
+@dataclass(slots=True)
+class HazardList:
+    """Collects hazards, one for each pair of instructions and object."""
+
+    program: WarpProgram
+    found: dict[tuple[object, ...], Hazard] = field(default_factory=dict)
+
+    def race(self, array: TileArray, old: Touch, new: Touch) -> None:
+        """Report two touches that nothing orders; the kind says what their times in this run were."""
+        kind = _race_kind(old, new)
+        box = _common(old.box, new.box)
+        first, second = (new, old) if new.mode != "read" and old.mode == "read" else (old, new)
+        text = f"hazard: {kind} {_region(array, box)}: {self._made(first)}, {self._made(second)}; {_advice(kind)}"
+        self._add((kind, array.description.name, old.site.pc, new.site.pc), kind, array, text, (old, new))
+
+    def uninitialised(self, array: TileArray, touch: Touch) -> None:
+        """Report a read of elements that nothing has written."""
+        kind = "uninitialised read"
+        text = f"hazard: {kind} {_region(array, touch.box)}: never written before, {self._made(touch)}"
+        self._add((kind, array.description.name, touch.site.pc), kind, array, text, (touch,))
+
+    def out_of_bounds(self, array: TileArray, touch: Touch) -> None:
+        """Report an access that leaves its array (global tensors are clipped instead)."""
+        kind = "out of bounds"
+        shape = " x ".join(str(n) for n in array.description.shape)
+        text = f"hazard: {kind} {_region(array, touch.box)} of an array of {shape}: {self._made(touch)}"
+        self._add((kind, array.description.name, touch.site.pc), kind, array, text, (touch,))
+
+    def missing_fence(self, array: TileArray, old: Touch, new: Touch) -> None:
+        """Report a shared store that an asynchronous unit reads without a proxy fence between."""
+        kind = "no fence before asynchronous read of"
+        text = (
+            f"hazard: {kind} {_region(array, _common(old.box, new.box))}: {self._made(old)}, {self._made(new)};"
+            " fence the stores before the barrier that announces them"
+        )
+        self._add((kind, array.description.name, old.site.pc, new.site.pc), kind, array, text, (old, new))
+
+    def _add(self, key: tuple[object, ...], kind: str, array: TileArray, text: str, touches: tuple[Touch, ...]) -> None:
+        if key in self.found:
+            self.found[key].times += 1
+            return
+        lines = tuple(self._place(touch.site.pc) for touch in touches)
+        self.found[key] = Hazard(kind, array.description.name, text, lines, max(t.begin for t in touches))
+
+    def _made(self, touch: Touch) -> str:
+        site = touch.site
+        verb = {"read": "read", "write": "written", "reduce": "added to"}[touch.mode]
+        span = f"cycle {touch.begin}" if touch.end <= touch.begin + 1 else f"cycles {touch.begin} to {touch.end}"
+        return f"{verb} by {self._place(site.pc)} (SM {site.sm}, slot {site.slot}, warp {site.warp}, {span})"
+
+    def _place(self, pc: int) -> str:
+        instruction = self.program.instructions[pc]
+        if instruction.source < len(self.program.sources):
+            source = self.program.sources[instruction.source]
+            return f"{source.file}:{source.line} {source.operation or instruction.op}"
+        return f"pc {pc} {instruction.op}"
+
+
+def _race_kind(old: Touch, new: Touch) -> str:
+    at_once = old.end > new.begin
+    if old.mode != "read" and new.mode == "read":
+        return "read while being written" if at_once else "read not ordered after write"
+    if old.mode == "read":
+        if not at_once:
+            return "overwritten without order after read"
+        return "read while being written" if old.begin >= new.begin else "overwritten while being read"
+    return "written twice at once" if at_once else "written twice without order"
+
+
+def _advice(kind: str) -> str:
+    if kind in ("read while being written", "read not ordered after write"):
+        return "wait for the write (its barrier, group or phase) before the read"
+    if kind.startswith("overwritten"):
+        return "let the reader release the buffer, and the writer wait for that"
+    return "put a barrier between the two writes"
+
+
+def _common(a: Box, b: Box) -> Box:
+    return Box(a.stage, max(a.row, b.row), min(a.row_end, b.row_end), max(a.col, b.col), min(a.col_end, b.col_end))
+
+
+def _region(array: TileArray, box: Box) -> str:
+    stage = f"[{box.stage}]" if array.values.shape[0] > 1 else ""
+    return f"{array.label}{stage} rows {box.row}:{box.row_end} cols {box.col}:{box.col_end}"
