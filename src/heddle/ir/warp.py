@@ -209,7 +209,7 @@ class Access:
     """What part of an object an effect touches; the object's shape is in WarpProgram.objects.
 
     The region is rows x cols at (row + rank_row * i, col + rank_col * j) where i = (rank // divisor) // rank_cols and
-    j = (rank // divisor) % rank_cols for the warp's rank in its role. `ring`: the stage dimension is indexed by the
+    j = (rank // divisor) % rank_cols for the warp's rank in its role (exchanged if `rank_swap`). `ring`: the stage dimension is indexed by the
     warp's stage of that ring plus `stage_offset`. Global objects add item attributes (in elements) and a loop counter:
     row += item[row_attribute] + (counter[level] + counter_offset) * row_step, col likewise. `cta_row`, `cta_col` are added
     for each rank of the CTA in its cluster. What lies outside a global tensor reads as zero and is not written.
@@ -223,6 +223,7 @@ class Access:
     rank_row: int = 0
     rank_col: int = 0
     rank_cols: int = 1
+    rank_swap: bool = False
     divisor: int = 1
     ring: str | None = None
     stage_offset: int = 0
@@ -240,15 +241,17 @@ class Access:
 class Effect:
     """The data meaning of an instruction, executed by `heddle.interp` in the engine's order.
 
-    Values are converted to the written object's dtype. Register objects hold the whole tile of a role, one copy a CTA, and
-    an access selects the part of one warp by its rank. Kinds:
+    Values are converted to the written object's dtype. Register tiles are objects that hold the tile of a whole role, one
+    copy a CTA (scope "cta"); an access selects the part of one warp by its rank. Matrix fragments have scope "warp". Kinds:
     copy: writes[0] = reads[0] at issue (ldmatrix, stores to shared, tensor-memory loads, cast); copy_async: the same, but the
     write lands when the engine says (bulk copy: at R in every CTA if params["ctas"] > 1; cp.async: at R); store, reduce:
     global = or += reads[0], read when the engine says the source is read; mma: writes[0] (+)= reads[0] @ reads[1].T, both
     [rows, k]; operands are read between start and completion. params of mma: "accumulate": 1, 0 (overwrite) or 2 (overwrite
     if counter[params["level"]] == 0); "ctas" 2: reads[1] is stacked from the CTAs of the pair, each CTA accumulating its own
     rows. A warp-group instruction (HGMMA) carries the region of its own warp's 16 rows. fill: writes[0] = params["value"].
-    elementwise: writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`.
+    elementwise: writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`;
+    a read of one column is broadcast. row_reduce: writes[0] (one column) = params["function"] ("max" or "sum") over the columns
+    of reads[0] and, if there is reads[1], of that too.
     """
 
     kind: str
@@ -259,7 +262,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataObject:
-    """An array that effects touch: shared [stages, rows, cols], registers or tensor memory [rows, cols], or a global tensor.
+    """An array that effects touch: shared or tensor memory [stages, rows, cols], registers [rows, cols], or a global tensor.
 
     `scope`: warp, group (four warps), cta, cluster or global: how many copies exist.
     """
