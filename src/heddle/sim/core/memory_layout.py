@@ -30,7 +30,7 @@ COEFFICIENT_BITS = 40  # coefficient of a rate r: round(2**40 / r)
 DURATION_SHIFT = COEFFICIENT_BITS - GRAIN_BITS
 DURATION_HALF = 1 << (DURATION_SHIFT - 1)
 CHUNK_BYTES = 1024  # unit in which a miss is spread over DRAM channels
-PIECES = 64  # most separately tracked pieces of a block: bits of a mask
+PIECES = 62  # most separately tracked pieces of a block: bits of a non-negative mask
 
 MODE_CHIP, MODE_SM, MODE_REPRESENTATIVE = 0, 1, 2
 KIND_LOAD, KIND_STORE, KIND_REDUCE = 0, 1, 2

@@ -1,0 +1,163 @@
+"""The tile-level pass: what the whole chip does to L2 and DRAM, as seen from the representative's accesses.
+
+All clusters are played in lockstep through the L2 tags (`core.memory_play`). For each access position of the
+representative (item ordinal, stream, step) the result says which pieces come from DRAM and how many bytes the chip
+moves for each of its own bytes; `core.memory_represent` turns that into time. Rule: docs/reference/engine.md, section
+6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.ir.warp import WarpProgram
+from heddle.sim.core import memory_layout as layout
+from heddle.sim.core import memory_play as play
+from heddle.sim.launch import LaunchPlan
+from heddle.sim.memory_spaces import StreamSpace
+from heddle.sim.tilepass_skeleton import Skeleton, build_skeleton
+
+Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChipRecord:
+    """What the pass saw: `seen` [representative's accesses, SEEN_WORDS], `totals` [lockstep step, (L2, DRAM) bytes]."""
+
+    streams: int
+    ordinals: int  # places in the representative's item list
+    seen: Array
+    totals: Array
+
+
+def _lists(plan: LaunchPlan) -> tuple[Array, Array]:
+    """Return item rows [cluster, wave] and the number of items of each cluster."""
+    lengths = np.array([len(rows) for rows in plan.items], dtype=np.int64)
+    lists = np.zeros((len(plan.items), int(lengths.max(initial=0))), dtype=np.int64)
+    for cluster, rows in enumerate(plan.items):
+        lists[cluster, : len(rows)] = rows
+    return lists, lengths
+
+
+def _ordinals(plan: LaunchPlan, shape: tuple[int, ...]) -> Array:
+    """Return the item ordinal of each (cluster, wave) of the representative group, NOT_RECORDED elsewhere."""
+    ordinals = np.full(shape, play.NOT_RECORDED, dtype=np.int64)
+    group = plan.representative
+    place = {int(row): number for number, row in enumerate(plan.group_items(group)) if row >= 0}
+    for cluster in plan.group_clusters(group):
+        for wave, row in enumerate(plan.items[cluster]):
+            ordinals[cluster, wave] = place[int(row)]
+    return ordinals
+
+
+def _room(skeleton: Skeleton, items: Array, lists: Array, lengths: Array, ordinals: Array) -> tuple[int, int]:
+    """Return how many lockstep steps the play takes and how many accesses the representative makes."""
+    steps, accesses = 0, 0
+    for wave in range(lists.shape[1]):
+        running = np.flatnonzero(lengths > wave)
+        rows = np.unique(lists[running, wave])
+        sizes = [play.measure(skeleton.code, skeleton.entries, items, int(row), wave) for row in rows]
+        steps += max(size[0] for size in sizes)
+        recorded = set(lists[running, wave][ordinals[running, wave] >= 0].tolist())
+        accesses += sum(size[1] for row, size in zip(rows.tolist(), sizes, strict=True) if row in recorded)
+    return steps, accesses
+
+
+def _play(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace], record: bool) -> ChipRecord:
+    """Play the whole kernel on the tags of `buffer`."""
+    skeleton = build_skeleton(program, [space.pieces for space in spaces])
+    items = np.ascontiguousarray(program.work.items, dtype=np.int64)
+    lists, lengths = _lists(plan)
+    ordinals = np.full(lists.shape, play.NOT_RECORDED, dtype=np.int64)
+    steps, accesses = 0, 0
+    if record:
+        ordinals = _ordinals(plan, lists.shape)
+        steps, accesses = _room(skeleton, items, lists, lengths, ordinals)
+    totals = np.zeros((steps, 2), dtype=np.int64)
+    seen = np.zeros((accesses, play.SEEN_WORDS), dtype=np.int64)
+    if skeleton.entries.size:
+        play.play(buffer, skeleton.code, skeleton.entries, items, lists, lengths, ordinals, totals, seen)
+    return ChipRecord(
+        streams=len(program.streams),
+        ordinals=len(plan.group_items(plan.representative)),
+        seen=seen,
+        totals=totals,
+    )
+
+
+def warm_up(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace]) -> None:
+    """Leave in the tags of `buffer` what one run of the kernel leaves, with all counters at zero."""
+    _play(buffer, program, plan, spaces, record=False)
+    play.settle(buffer)
+    buffer[layout.COUNTERS : layout.COUNTERS_END] = 0
+
+
+def play_chip(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace]) -> ChipRecord:
+    """Play the kernel from the state in `buffer`, record the representative's accesses, leave counters in `buffer`."""
+    return _play(buffer, program, plan, spaces, record=True)
+
+
+def charges(record: ChipRecord) -> Array:
+    """Return for each seen access the chip's (L2, DRAM) bytes for each of its own bytes, in 1/65536.
+
+    A step in which the representative accesses nothing is charged with its next access (the last one at the end), so
+    that the charges of all accesses add up to the totals.
+    """
+    step = record.seen[:, play.SEEN_LOCKSTEP]
+    own = np.bincount(step, weights=record.seen[:, play.SEEN_BYTES], minlength=len(record.totals)).astype(np.int64)
+    active = np.flatnonzero(own)
+    if not len(active):
+        return np.zeros((len(step), 2), dtype=np.int64)
+    sums = np.cumsum(record.totals, axis=0)[active]
+    sums[-1] = record.totals.sum(axis=0)
+    chip = np.diff(sums, axis=0, prepend=0)
+    ratio = np.zeros((len(own), 2), dtype=np.int64)
+    ratio[active] = (chip << 16) // own[active, None]
+    return ratio[step]
+
+
+def with_records(buffer: Array, record: ChipRecord) -> Array:
+    """Return `buffer` with the record table and the records appended, as `core.memory_represent` reads them."""
+    table_at = len(buffer)
+    rows = record.ordinals * record.streams
+    table = np.zeros((rows, layout.TABLE_WORDS), dtype=np.int64)
+    seen, ratio = record.seen, charges(record)
+    row = seen[:, play.SEEN_ORDINAL] * record.streams + seen[:, play.SEEN_STREAM]
+    step = seen[:, play.SEEN_STEP]
+    first = np.full(rows, np.iinfo(np.int64).max)
+    last = np.full(rows, np.iinfo(np.int64).min)
+    np.minimum.at(first, row, step)
+    np.maximum.at(last, row, step)
+    used = last >= first
+    table[used, layout.TABLE_FIRST_STEP] = first[used]
+    table[used, layout.TABLE_STEPS] = last[used] - first[used] + 1
+    ends = np.cumsum(table[:, layout.TABLE_STEPS])
+    start = ends - table[:, layout.TABLE_STEPS]
+    table[:, layout.TABLE_OFFSET] = table_at + rows * layout.TABLE_WORDS + start * layout.RECORD_WORDS
+    place = start[row] + step - first[row]
+    records = _records(seen, ratio, place, int(ends[-1]) if rows else 0)
+    whole = np.concatenate([buffer, table.reshape(-1), records.reshape(-1)])
+    whole[layout.RECORD_TABLE] = table_at
+    whole[layout.RECORD_ITEMS] = record.ordinals
+    return whole
+
+
+def _records(seen: Array, ratio: Array, place: Array, count: int) -> Array:
+    """Return the records [position, RECORD_WORDS]; accesses that share a position are averaged by bytes.
+
+    A position that is accessed again later (a block read in each turn of an outer loop) is late if most accesses are.
+    """
+    records = np.zeros((count, layout.RECORD_WORDS), dtype=np.int64)
+    nbytes = seen[:, play.SEEN_BYTES]
+    own = np.bincount(place, weights=nbytes, minlength=count)
+    late = np.bincount(place, weights=nbytes * (seen[:, play.SEEN_LATE] != 0), minlength=count)
+    np.bitwise_or.at(records[:, layout.RECORD_LATE], place, seen[:, play.SEEN_LATE])
+    records[2 * late < own, layout.RECORD_LATE] = 0
+    for column, word in enumerate((layout.RECORD_L2, layout.RECORD_DRAM)):
+        chip = np.bincount(place, weights=ratio[:, column].astype(np.float64) * nbytes, minlength=count)
+        records[:, word] = np.rint(chip / np.maximum(own, 1)).astype(np.int64)
+    records[place, layout.RECORD_PARITY] = seen[:, play.SEEN_PARITY]
+    return records
