@@ -1,4 +1,4 @@
-"""A hand-made pipelined matrix product for interp and trace tests: a bulk-copy producer and one warp group of consumers.
+"""A hand-made pipelined matrix product for interp and trace tests: a bulk-copy producer and a warp group of consumers.
 
 The log is written by `run`, which places the steps of a correct pipeline in time; tests drop or move steps.
 """
@@ -133,7 +133,7 @@ class Log:
 def run(drop: frozenset[int] = frozenset(), copy_latency: int = 300, mma_tail: int = 40) -> np.ndarray:
     """Write the log of the pipeline; instructions in `drop` never issue, and nothing waits for them.
 
-    Without WAIT_FULL the consumers start as soon as the copy is issued; without MMA_WAIT they release the stage at once;
+    Without WAIT_FULL the consumers start once the copy is issued; without MMA_WAIT they release the stage at once;
     without WAIT_EMPTY the producer does not wait for the release.
     """
     log = Log()
