@@ -69,7 +69,7 @@ def gemm_program(
     cluster_size: int = 1,
     order: str = "rows",
 ) -> WarpProgram:
-    """Return a GEMM's memory side: a producer loads an A and a B block a step, a consumer loops and stores a C block."""
+    """Return a GEMM's memory side: a producer loads an A and a B block a step, a consumer stores a C block."""
     tiles = [(i, j) for i in range(m_tiles) for j in range(n_tiles)]
     if order == "columns":
         tiles = [(i, j) for j in range(n_tiles) for i in range(m_tiles)]

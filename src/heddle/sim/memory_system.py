@@ -74,9 +74,9 @@ def coefficient(bytes_per_cycle: float) -> int:
     return round((1 << layout.COEFFICIENT_BITS) / bytes_per_cycle)
 
 
-def _header(machine: Machine, mode: Mode, clock_mhz: float, clusters: int, first_sm: int) -> NDArray[np.int64]:
-    """Return the header with rates and latencies; `sm` mode gets the share 1/clusters of L2 and DRAM."""
-    share = clusters if mode == "sm" else 1
+def _header(machine: Machine, mode: Mode, clock_mhz: float, groups: int, first_sm: int) -> NDArray[np.int64]:
+    """Return the header with rates and latencies; `sm` mode gets the share 1/groups of L2 and DRAM."""
+    share = groups if mode == "sm" else 1
     channels = max(1, machine.dram_channels // share)
     dram = machine.dram_bytes_per_cycle(clock_mhz) / share
     far = machine.l2_far_latency_cycles if machine.l2_partitions > 1 else machine.l2_near_latency_cycles
@@ -155,7 +155,7 @@ def build_memory(
     spaces = stream_spaces(program)
     group = plan.group_sms(plan.representative)
     first_sm, ports = (0, machine.sms) if mode == "chip" else (group[0], len(group))
-    head = _header(machine, mode, clock_mhz, plan.clusters, first_sm)
+    head = _header(machine, mode, clock_mhz, plan.used_groups, first_sm)
     tags = _assemble(head, ports, spaces, with_tags=True)
     if l2_state == "flushed":
         tags[layout.FLUSH_LEFT] = tags[layout.CAPACITY]

@@ -1,9 +1,9 @@
 """What the engine's exact fast-forward needs of memory: relative state, how long accesses repeat, and the jump itself.
 
-A period may be skipped if (1) the relative state at its two ends is equal and (2) every stream that advances in it repeats
-(`memory_repeats`). With tags (modes `chip` and `sm`) the relative state contains the absolute counters of misses, merges
-and DRAM bytes, so it is equal only if nothing was fetched, joined or evicted in between; and a stream repeats only where
-the blocks to come are resident and no block can ever be evicted. A streaming miss therefore never repeats.
+A period may be skipped if (1) the relative state at its two ends is equal and (2) every stream that advances in it
+repeats (`memory_repeats`). With tags (modes `chip` and `sm`) the relative state contains the absolute counters of misses,
+merges and DRAM bytes, so it is equal only if nothing was fetched, joined or evicted in between; and a stream repeats
+only where the blocks to come are resident and no block can ever be evicted. A streaming miss therefore never repeats.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def equal_records(mem: Buffer, first: int, second: int) -> bool:
     """Tell whether two records exist and say the same."""
     if first == 0 or second == 0:
         return False
+    differences = 0
     for word in range(RECORD_WORDS):
-        if mem[first + word] != mem[second + word]:
-            return False
-    return True
+        differences |= mem[first + word] ^ mem[second + word]
+    return bool(differences == 0)
 
 
 @compiled
@@ -121,11 +121,11 @@ def memory_repeats(
     block_step: int,
     limit: int,
 ) -> int:
-    """Return how many further periods (at most `limit`) the accesses of a stream repeat, as seen in cycle `t`.
+    """Return for how many further periods (at most `limit`) the accesses of a stream repeat, as seen in cycle `t`.
 
-    `step` is the next step that the stream accesses, `period` (at least 1) the steps that it advances in one period: the
-    last period had steps step - period to step - 1. `block` is the block of `step`, `block_step` the blocks to the next
-    step. A stream that does not advance in the period needs no call. Cost: at most period * limit look-ups.
+    `step` is the next step that the stream accesses, `period` (at least 1) the steps that it advances in one period:
+    the last period had steps step - period to step - 1. `block` is the block of `step`, `block_step` the blocks to the
+    next step. A stream that does not advance in the period needs no call. Cost: at most period * limit look-ups.
     """
     representative = mem[MODE] == MODE_REPRESENTATIVE
     if not representative:
