@@ -36,6 +36,7 @@ class Doing:
     value: int
     chain: bool = False
     proxy: bool = False
+    landed: int = 0  # CTAs that a multicast has reached
     visible: int = 0  # of a matrix instruction: when its result may be read (0: at `end`)
 
     @property

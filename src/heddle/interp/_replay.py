@@ -191,7 +191,8 @@ class Replay:
                 self.effects.perform(doing)
             else:
                 self.effects.land(doing, receiver)
-        if instruction.ctas <= 1 or rank == self.house.size - 1:
+        doing.landed += 1
+        if instruction.ctas <= 1 or doing.landed == self.house.size:
             waiting.popleft()
             if not waiting:
                 del self.pending[key]

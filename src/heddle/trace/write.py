@@ -1,0 +1,114 @@
+"""Write the timeline of a run: a track a warp, unit and barrier, labelled by source line.
+
+How to read it: docs/howto/read_a_trace.md.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from heddle.errors import UserError
+from heddle.ir.warp import WarpProgram
+from heddle.machine.spec import Machine
+from heddle.metrics.provenance import heddle_version, machine_hash, program_hash
+from heddle.sim.result import EventKind, SimResult
+from heddle.trace._perfetto import write_tracks
+from heddle.trace._slices import Detail, Slice, Track
+from heddle.trace._unit_tracks import barrier_tracks, unit_tracks
+from heddle.trace._warp_tracks import warp_tracks
+
+DEFAULT_CYCLES = 20_000
+
+
+def write_trace(
+    result: SimResult,
+    program: WarpProgram,
+    machine: Machine,
+    path: str | Path,
+    *,
+    first_cycle: int = 0,
+    cycles: int = DEFAULT_CYCLES,
+    sms: int | None = None,
+) -> int:
+    """Write `result.log` as a Perfetto trace and return its number of slices; one cycle is one nanosecond.
+
+    Shown are `cycles` cycles from `first_cycle` on, of the first `sms` SMs (one cluster by default); the file says what
+    was left out. The file appears under its name only when it is complete. Raises UserError if the result has no log.
+    """
+    if result.log is None:
+        raise UserError("the result has no event log to draw", hint='simulate with log="sm0" or log="all"')
+    shown = min(sms or program.cluster_size, result.simulated_sms)
+    events = _window(result.log, first_cycle, first_cycle + cycles, shown)
+    tracks = [*_fast_forward(result)]
+    for sm in range(shown):
+        tracks += _sm_tracks(events[events["sm"] == sm], program, machine, sm)
+    about = _about(result, program, machine, shown, first_cycle, cycles)
+    _write_whole(Path(path), tracks, about)
+    return sum(len(track.slices) for track in tracks)
+
+
+def _window(log: NDArray[Any], first: int, last: int, sms: int) -> NDArray[Any]:
+    inside: NDArray[Any] = log[(log["begin"] >= first) & (log["begin"] < last) & (log["sm"] < sms)]
+    return inside
+
+
+def _sm_tracks(events: NDArray[Any], program: WarpProgram, machine: Machine, sm: int) -> list[Track]:
+    if not events.size:
+        return []
+    name = f"SM {sm}"
+    slots = int(events["slot"].max()) + 1
+    of_warps = events[(events["kind"] == EventKind.ISSUE) | (events["kind"] == EventKind.WAIT)]
+    return [
+        *warp_tracks(of_warps, program, name, slots),
+        *unit_tracks(events, program, machine, name),
+        *barrier_tracks(events, program, name),
+    ]
+
+
+def _fast_forward(result: SimResult) -> list[Track]:
+    if not result.repeats:
+        return []
+    track = Track(("fast-forward",), description="spans of the log that the simulation repeated without logging them")
+    track.slices = [
+        Slice(begin, end, f"repeats {times} times", {"times": times, "cycles": (end - begin) * times})
+        for begin, end, times in result.repeats
+        if end > begin
+    ]
+    return [track]
+
+
+def _about(
+    result: SimResult, program: WarpProgram, machine: Machine, sms: int, first: int, cycles: int
+) -> dict[str, Detail]:
+    last = min(result.cycles, first + cycles)
+    return {
+        "kernel": program.name,
+        "gpu": machine.name,
+        "time unit": "1 ns is 1 SM cycle",
+        "cycles shown": f"{first} to {last} of {result.cycles}",
+        "SMs shown": f"{sms} of {machine.sms} ({result.simulated_sms} simulated, mode {result.mode})",
+        "fast-forwarded cycles": result.fast_forwarded_cycles,
+        "heddle version": heddle_version(),
+        "machine hash": machine_hash(machine),
+        "program hash": program_hash(program),
+    }
+
+
+def _write_whole(path: Path, tracks: list[Track], about: dict[str, Detail]) -> None:
+    """Write beside the target and rename, so that a broken run leaves no half file."""
+    if not path.parent.is_dir():
+        raise UserError(f"cannot write {path}: folder {path.parent} does not exist")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write_tracks(file, tracks, about)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
