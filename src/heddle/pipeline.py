@@ -3,3 +3,75 @@
 Start reading here, then follow a function into its room. Clock, tile choice and the result store are searches over
 this flow and live one room further, in `heddle.study`.
 """
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from heddle import metrics, passes, sim
+from heddle.ir.tile import TileProgram
+from heddle.ir.warp import WarpProgram
+from heddle.kernels.registry import find_kernel
+from heddle.machine.spec import Machine
+from heddle.sim.result import SimResult
+
+Params = Mapping[str, Any]
+
+
+def tile_program(kernel: str, machine: Machine, params: Params, config: Any = None) -> TileProgram:
+    """Write: run the kernel's Python once, which records tiles, roles, loops, copies and matrix operations."""
+    return find_kernel(kernel).build(machine, params, config)
+
+
+def warp_program(program: TileProgram, machine: Machine) -> WarpProgram:
+    """Compile: select instructions of the generation, allocate registers, set stall counts and dependence counters."""
+    return passes.lower(program, machine)
+
+
+def compile_kernel(kernel: str, machine: Machine, params: Params, config: Any = None) -> WarpProgram:
+    """Write and compile a kernel of the registry; `config` is one of its candidates, the first by default."""
+    return warp_program(tile_program(kernel, machine, params, config), machine)
+
+
+def simulate_program(
+    program: WarpProgram,
+    machine: Machine,
+    *,
+    clock_mhz: float,
+    l2_state: str = "warm",
+    simulation: str = "representative",
+    log: str = "off",
+) -> SimResult:
+    """Simulate: issue every warp instruction, cycle by cycle (docs/reference/engine.md)."""
+    return sim.simulate(program, machine, clock_mhz=clock_mhz, l2_state=l2_state, mode=simulation, log=log)
+
+
+def explain(
+    result: SimResult, program: WarpProgram, machine: Machine, *, clock_mhz: float, wall_s: float, profile: bool = False
+) -> dict[str, Any]:
+    """Explain: time, tensor use, stalls, pipes and traffic as the result JSON (docs/reference/results.md)."""
+    return metrics.result_json(
+        result, program, machine, kernel=program.name, clock_mhz=clock_mhz, wall_s=wall_s, profile=profile
+    )
+
+
+def run_once(
+    kernel: str,
+    machine: Machine,
+    params: Params,
+    config: Any = None,
+    *,
+    clock_mhz: float,
+    l2_state: str = "warm",
+    simulation: str = "representative",
+    profile: bool = False,
+) -> dict[str, Any]:
+    """Do all of it once, at one clock and for one configuration, and return the result JSON."""
+    program = compile_kernel(kernel, machine, params, config)
+    begin = time.perf_counter()
+    result = simulate_program(program, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation=simulation)
+    wall_s = time.perf_counter() - begin
+    row = explain(result, program, machine, clock_mhz=clock_mhz, wall_s=wall_s, profile=profile)
+    return {**row, "kernel": kernel}

@@ -1,1 +1,5 @@
-"""Heddle package."""
+"""The command line: one file a sub-command, heavy imports inside commands so that `heddle --help` is quick."""
+
+from heddle.cli.app import main
+
+__all__ = ["main"]

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOMS = ("ir", "isa", "lang", "passes", "frontends", "machine", "sim", "kernels", "metrics", "study")
-"""Rooms whose source decides a result. `cli` and `trace` only show it."""
+ROOMS = ("ir", "isa", "lang", "passes", "frontends", "machine", "sim", "kernels", "metrics")
+"""Rooms whose source decides a stored row. `study` only asks, `cli` and `trace` only show."""
 
 Row = dict[str, Any]
 

@@ -1,0 +1,49 @@
+"""`heddle compile`: the warp program of a kernel as text."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from heddle.cli.common import Assignments, Gpu, JsonFile, Mode, assignments, check_outputs, emit
+
+EXAMPLE = "heddle compile gemm --gpu a100 --set m=1024 --set n=1024 --set k=1024 -o gemm.warp"
+
+
+def command(
+    kernel: Annotated[str, typer.Argument(help="A kernel of `heddle kernels`.")],
+    gpu: Gpu,
+    mode: Mode = "simt",
+    parameters: Assignments = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the text here.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Compile a kernel and print its warp program: instructions, registers, barriers, source lines."""
+    from pathlib import Path
+
+    from heddle.ir.warp_text import print_program
+    from heddle.study.runs import compiled, request
+    from heddle.study.store import write_whole
+
+    check_outputs(output, json_file)
+    asked = request(kernel, gpu, mode=mode, texts=assignments(parameters))
+    program = compiled(asked)
+    text = print_program(program)
+    if output is not None:
+        write_whole(Path(output), text)
+    elif json_file is None:
+        sys.stdout.write(text)
+    if json_file is not None:
+        row = {
+            "kernel": kernel,
+            "gpu": asked.machine.name,
+            "mode": mode,
+            "params": dict(program.params),
+            "instructions": len(program.instructions),
+            "roles": {role.name: role.registers_per_thread for role in program.roles},
+            "shared_memory_bytes": program.shared_memory_bytes,
+            "text": text,
+        }
+        emit(row, json_file, lambda out: None)

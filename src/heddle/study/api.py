@@ -1,0 +1,61 @@
+"""The Python interface behind `heddle.run`, `heddle.check` and `heddle.compile`: the commands, with Python values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heddle import pipeline
+from heddle.errors import UserError
+from heddle.ir.warp import WarpProgram
+from heddle.lang import KernelFunction
+from heddle.machine.load import machine as load_machine
+from heddle.machine.spec import Machine
+from heddle.study import checks, runs
+from heddle.study.results import Result
+
+
+def run(
+    kernel: str,
+    gpu: str | Machine,
+    *,
+    mode: str = "simt",
+    clock_mhz: float | None = None,
+    l2_state: str = "warm",
+    simulation: str = "representative",
+    profile: bool = False,
+    **params: Any,
+) -> Result:
+    """Simulate a kernel of the registry and return its result.
+
+    `gpu`: a name, a TOML file or a machine. `params`: the kernel's parameters, and fields of its tile configuration to
+    pin them. Without `clock_mhz` the clock model decides; `l2_state` "warm" stands for a back-to-back loop. Raises
+    UserError.
+    """
+    asked = runs.request(
+        kernel, gpu, mode=mode, clock_mhz=clock_mhz, l2_state=l2_state, simulation=simulation, profile=profile,
+        texts=params,
+    )  # fmt: skip
+    return Result(runs.run(asked))
+
+
+def check(kernel: str, gpu: str | Machine, *, mode: str = "simt", seed: int = 0, **params: Any) -> Result:
+    """Execute a kernel with seeded numbers in the simulated order; `passed`, `relative_error`, `hazards`."""
+    asked = runs.request(kernel, gpu, mode=mode, texts=checks.check_sizes(kernel, params))
+    return Result(checks.check(asked, seed=seed))
+
+
+def compile(kernel: str | KernelFunction, machine: str | Machine, *, mode: str = "simt", **params: Any) -> WarpProgram:
+    """Compile a kernel of the registry, or a function written with `heddle.lang`, to a warp program.
+
+    For a function, `params` are its own arguments. Raises UserError with the line of the kernel that is wrong.
+    """
+    if isinstance(kernel, str):
+        return runs.compiled(runs.request(kernel, machine, mode=mode, texts=params))
+    if not isinstance(kernel, KernelFunction):
+        raise UserError(
+            f"cannot compile {type(kernel).__name__}", hint="give a name of `heddle kernels` or a function with @kernel"
+        )
+    if mode != "simt":
+        raise UserError(f"unknown mode {mode!r}; allowed: simt")
+    device = load_machine(machine) if isinstance(machine, str) else machine
+    return pipeline.warp_program(kernel.build(device.architecture, **params), device)

@@ -1,0 +1,54 @@
+"""The machines and kernels that exist, as rows for `heddle machines` and `heddle kernels`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from heddle.kernels.registry import KERNELS, find_kernel
+from heddle.machine import Machine, available, describe, machine
+
+
+def machine_rows() -> list[dict[str, Any]]:
+    """Return one row a preset with its main figures; `peak_tflops` is dense fp16 at `max_clock_mhz`."""
+    return [_main_figures(machine(name)) for name in available()]
+
+
+def machine_row(name: str) -> dict[str, Any]:
+    """Return one machine resolved: its main figures, and under `values` every value with unit, kind and source."""
+    resolved = machine(name)
+    return {**_main_figures(resolved), "values": [dataclasses.asdict(row) for row in describe(resolved)]}
+
+
+def kernel_rows() -> list[dict[str, Any]]:
+    """Return one row a kernel."""
+    return [kernel_row(name) for name in KERNELS]
+
+
+def kernel_row(name: str) -> dict[str, Any]:
+    """Return one kernel: its parameters with type, default, choices and meaning, where it runs and in which modes."""
+    kernel = find_kernel(name)
+    architectures = set(kernel.architectures)
+    return {
+        "name": kernel.name,
+        "summary": kernel.summary,
+        "architectures": list(kernel.architectures),
+        "machines": [gpu for gpu in available() if machine(gpu).architecture in architectures],
+        "modes": list(kernel.modes),
+        "parameters": [
+            {
+                "name": parameter.name,
+                "type": "text" if parameter.type is str else "whole number",
+                "default": parameter.default,
+                "choices": list(parameter.choices),
+                "meaning": parameter.meaning,
+            }
+            for parameter in kernel.parameters
+        ],
+    }
+
+
+def _main_figures(gpu: Machine) -> dict[str, Any]:
+    names = ("name", "description", "architecture", "sms", "max_clock_mhz", "l2_bytes", "dram_gbytes_per_s")
+    peak = gpu.tensor_flops_per_cycle * gpu.sms * gpu.max_clock_mhz / 1e6
+    return {**{name: getattr(gpu, name) for name in names}, "peak_tflops": peak}

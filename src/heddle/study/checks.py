@@ -1,0 +1,53 @@
+"""`heddle check`: is what the kernel computes right, in the order in which it is simulated?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from heddle import interp
+from heddle.errors import UserError
+from heddle.ir.warp import WarpProgram
+from heddle.kernels.registry import find_kernel
+from heddle.study.runs import Request, compiled
+
+CHECK_SIZE = 512  # of a size that the user does not give: numbers do not depend on how many tiles there are
+MAX_FLOPS = 2 * 2048**3  # beyond it the log of every access of every CTA does not fit a computer's memory
+
+
+def check_sizes(kernel: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters with sizes that were not given reduced to `CHECK_SIZE`."""
+    small = {
+        p.name: min(p.default, CHECK_SIZE)
+        for p in find_kernel(kernel).parameters
+        if isinstance(p.default, int) and p.name not in given
+    }
+    return {**small, **given}
+
+
+def check(asked: Request, *, seed: int = 0, program: WarpProgram | None = None) -> dict[str, Any]:
+    """Execute a kernel with seeded random numbers; return verdict, relative error, tolerance and hazards.
+
+    `program` replaces the compiled kernel by another version of it, as when a barrier has been taken out.
+    """
+    kernel = find_kernel(asked.kernel)
+    if (flops := kernel.flops(asked.params)) > MAX_FLOPS:
+        raise UserError(
+            f"{flops:.2g} FLOPs are too many to execute; a check takes up to {MAX_FLOPS:.2g}",
+            hint="give smaller sizes: numbers do not depend on how many tiles there are",
+        )
+    inputs, expected = kernel.reference(asked.params, seed)
+    report = interp.check(program or compiled(asked), asked.machine, inputs, expected)
+    return {
+        "kernel": asked.kernel,
+        "gpu": asked.machine.name,
+        "mode": asked.mode,
+        "params": dict(asked.params),
+        "seed": seed,
+        "passed": report.ok,
+        "relative_error": report.relative_error,
+        "tolerance": max(error.tolerance for error in report.errors),
+        "outputs": [{k: v for k, v in dataclasses.asdict(e).items() if k != "worst_index"} for e in report.errors],
+        "hazards": [str(hazard) for hazard in report.hazards],
+        "cycles": report.cycles,
+    }

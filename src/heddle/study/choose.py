@@ -1,0 +1,70 @@
+"""Tile choice as a library does it: simulate the candidates and take the fastest.
+
+All candidates run at one clock, so that the choice is about cycles. Where a kernel offers many, a quick bound orders
+them and those far behind are not simulated. Every simulation goes through the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from heddle import pipeline
+from heddle.errors import UserError
+from heddle.machine.spec import Machine
+from heddle.study.rank import least_cycles
+
+Config = TypeVar("Config")
+SIMULATED = 6  # candidates that are simulated at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The chosen configuration, and what was simulated to choose it: cycles by the candidate's label."""
+
+    config: Any
+    cycles: Mapping[str, int]
+
+
+def shortlist(kernel: str, machine: Machine, params: Mapping[str, Any], candidates: Sequence[Config]) -> list[Config]:
+    """Return the `SIMULATED` candidates with the lowest bounds, best first. Raises UserError if none can be built."""
+    if len(candidates) <= SIMULATED:
+        return list(candidates)
+    bounds: list[tuple[float, int]] = []
+    problem: UserError | None = None
+    for index, config in enumerate(candidates):
+        try:
+            program = pipeline.tile_program(kernel, machine, params, config)
+        except UserError as error:  # this tile does not fit this problem; another may
+            problem = error
+            continue
+        bounds.append((least_cycles(program, machine), index))
+    if not bounds and problem is not None:
+        raise problem
+    return [candidates[index] for _, index in sorted(bounds)[:SIMULATED]]
+
+
+def choose(candidates: Sequence[Config], cycles_of: Callable[[Config], int]) -> Choice:
+    """Simulate candidates and return the fastest; the first of equals. Raises UserError if none can be compiled."""
+    if len(candidates) == 1:
+        return Choice(config=candidates[0], cycles={})
+    cycles: dict[str, int] = {}
+    best: Config | None = None
+    problem: UserError | None = None
+    for config in candidates:
+        try:
+            found = cycles_of(config)
+        except UserError as error:
+            problem = error
+            continue
+        if best is None or found < min(cycles.values()):
+            best = config
+        cycles[_label(config)] = found
+    if best is None:
+        raise problem or UserError("no configuration of this kernel fits the machine")
+    return Choice(config=best, cycles=cycles)
+
+
+def _label(config: Any) -> str:
+    return str(config.label()) if hasattr(config, "label") else str(config)

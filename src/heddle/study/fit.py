@@ -1,0 +1,91 @@
+"""Fitting a machine's few fitted values to measured kernels: a tool for maintainers; the presets hold its results.
+
+A value is fitted if its provenance says so. The search is a coordinate search with shrinking steps on the mean absolute
+error: it needs no gradient, its path can be read, and the store keeps every simulation of it.
+`python -m heddle.study.fit GPU [--without FAMILY]` prints the values; `left_out.toml` keeps those found without a
+family.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from heddle.machine import Machine, fitted, machine
+from heddle.study.agreement import summarize
+from heddle.study.case_file import Case, own_cases
+
+Error = Callable[[Mapping[str, float]], float]
+LEFT_OUT = Path(__file__).parent / "left_out.toml"
+STEPS = (0.08, 0.04, 0.02)  # relative changes tried, one after the other
+MAX_SWEEPS = 4  # over all fields, for each step
+
+
+def coordinate_search(start: Mapping[str, float], error: Error, steps: Sequence[float] = STEPS) -> dict[str, float]:
+    """Return the values with the smallest error that single changes of `steps` reach from `start`."""
+    best, least = dict(start), error(start)
+    for step in steps:
+        for _ in range(MAX_SWEEPS):
+            before = least
+            for name in start:
+                best, least = _along(name, best, least, step, error)
+            if least == before:
+                break
+    return best
+
+
+def _along(
+    name: str, best: dict[str, float], least: float, step: float, error: Error
+) -> tuple[dict[str, float], float]:
+    """Walk along one coordinate while the error falls: up, or down if up does not help."""
+    for factor in (1.0 + step, 1.0 / (1.0 + step)):
+        start = least
+        while (found := error(trial := {**best, name: best[name] * factor})) < least:
+            best, least = trial, found
+        if least < start:
+            break
+    return best, least
+
+
+def with_values(gpu: Machine, values: Mapping[str, float]) -> Machine:
+    """Return the machine with fitted values changed; whole-number fields are rounded."""
+    typed = {n: round(v) if isinstance(getattr(gpu, n), int) else float(v) for n, v in values.items()}
+    return gpu.replace(**typed)
+
+
+def fit(gpu: Machine, cases: Sequence[Case], fields: Sequence[str]) -> dict[str, float]:
+    """Return the values of `fields` that fit the cases best, starting from those of the machine."""
+    from heddle.study.validate import validate
+
+    def error(values: Mapping[str, float]) -> float:
+        mean = summarize(validate(cases, on=with_values(gpu, values)).outcomes).mean_abs_error
+        print(f"{mean:.4f} {dict(values)}", file=sys.stderr)
+        return mean
+
+    return coordinate_search({name: float(getattr(gpu, name)) for name in fields}, error)
+
+
+def values_without(gpu: str, family: str) -> dict[str, float] | None:
+    """Return the values that were fitted without a family, or None if that fit has not been made."""
+    table = tomllib.loads(LEFT_OUT.read_text(encoding="utf-8"))
+    found = table.get(gpu, {}).get(family)
+    return None if found is None else {name: float(value) for name, value in found.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit one machine on our own cases and print the values."""
+    parser = argparse.ArgumentParser(prog="python -m heddle.study.fit", description=main.__doc__)
+    parser.add_argument("gpu", help="a preset")
+    parser.add_argument("--without", metavar="FAMILY", default="", help="leave this family of cases out")
+    options = parser.parse_args(arguments)
+    gpu = machine(options.gpu)
+    cases = [case for case in own_cases() if case.gpu == gpu.name and case.family != options.without]
+    values = fit(gpu, cases, [row.field for row in fitted(gpu)])
+    print("\n".join(f"{name} = {value:g}" for name, value in values.items()))
+
+
+if __name__ == "__main__":
+    main()

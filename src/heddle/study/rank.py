@@ -1,0 +1,72 @@
+"""A quick order of candidates before they are simulated: how many cycles a tile program needs at least.
+
+Only an order, never a result: candidates far behind are not simulated. The bound of a cluster is the larger of its
+matrix work and of its loads through the SM's port, over the items that it gets, plus for each item the latency that
+nothing hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import CpAsync, For, ForEachItem, Mma, Op, SharedRef, TileProgram, TmaLoad, When
+from heddle.ir.warp import Count
+from heddle.machine.spec import Machine
+
+Cycles = NDArray[np.float64]  # one entry a work item
+
+
+class _Bound:
+    """Adds up the cycles of every work item over the operations of a role."""
+
+    def __init__(self, program: TileProgram, machine: Machine) -> None:
+        self.machine = machine
+        self.items = dict(zip(program.work.attributes, program.work.items.T, strict=True))
+        self.count = len(program.work.items)
+        self.dtypes = {tile.name: tile.dtype for tile in program.shared}
+        self.rows = {tile.name: tile.rows for tile in program.registers}
+        self.matrix: Cycles = np.zeros(self.count)
+        self.loads: Cycles = np.zeros(self.count)
+
+    def add(self, body: Iterable[Op], times: Cycles) -> None:
+        """Add a body that runs `times` times for each item."""
+        for op in body:
+            if isinstance(op, ForEachItem):
+                self.add(op.body, times)
+            elif isinstance(op, For):
+                self.add(op.body, times * self._times(op.count))
+            elif isinstance(op, When):
+                self.add(op.body, times * (self.items[op.attribute] != 0))
+            elif isinstance(op, Mma):
+                self.matrix += times * self._matrix_cycles(op)
+            elif isinstance(op, TmaLoad | CpAsync):
+                self.loads += times * (self._bytes(op.dst) / self.machine.l2_port_bytes_per_cycle)
+
+    def _times(self, count: Count) -> Cycles:
+        base = self.items[count.attribute] if count.attribute else np.full(self.count, count.value)
+        return np.maximum(np.asarray(base, np.float64) + count.offset, 0.0)
+
+    def _matrix_cycles(self, op: Mma) -> float:
+        rows = op.a.rows if isinstance(op.a, SharedRef) else self.rows[op.a]
+        rate = self.machine.tensor_rate_scale.get(self.dtypes[op.b.tile], 1.0) * self.machine.tensor_flops_per_cycle
+        return 2.0 * rows * op.b.rows * op.b.cols / (rate * op.ctas)
+
+    def _bytes(self, box: SharedRef) -> int:
+        return box.rows * box.cols * dtype_bytes(self.dtypes[box.tile])
+
+
+def least_cycles(program: TileProgram, machine: Machine) -> float:
+    """Return a rough lower bound of the cycles of the cluster with the most work."""
+    bound = _Bound(program, machine)
+    for role in program.roles:
+        bound.add(role.body, np.ones(bound.count))
+    exposed = machine.l2_near_latency_cycles + machine.store_latency_cycles
+    clusters = min(program.work.grid, machine.sms // program.cluster_size)
+    owner = np.arange(bound.count) % clusters
+    matrix, loads = (np.bincount(owner, weights=cycles) for cycles in (bound.matrix, bound.loads))
+    items = np.bincount(owner)
+    return float((np.maximum(matrix, loads) + exposed * items).max())
