@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
 from heddle.errors import SourceLocation
 
-_HERE = str(Path(__file__).parent)
+_SKIPPED = (str(Path(__file__).parent), contextlib.__file__)
 
 
 def caller() -> SourceLocation:
     """Return the line of the nearest frame outside this package."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_SKIPPED):
         frame = frame.f_back
     return SourceLocation(frame.f_code.co_filename, frame.f_lineno)

@@ -50,9 +50,15 @@ class Output:
         if config.split_k > 1:
             self.workspace = k.tensor("W", (problem.m, problem.n), "fp32", role="workspace")
 
-    def writer(self, name: str, part: RegisterHandle, barrier: int) -> Writer:
+    def writer(self, name: str, part: RegisterHandle | None, barrier: int) -> Writer:
         """Return the code that stores tiles from one role, whose warps meet at named barrier `barrier`."""
         return Writer(self, name, part, barrier)
+
+    def part(self, name: str, warps: int) -> RegisterHandle | None:
+        """Declare the registers that partial sums come back to; without split-K none are needed."""
+        if self.config.split_k == 1:
+            return None
+        return self.k.registers(name, (self.config.tile_m, self.cols), "fp32", warps=(warps, 1))
 
     def columns(self, acc: RegisterHandle) -> Chunks:
         """Cut an accumulator into what one store takes."""
@@ -62,7 +68,7 @@ class Output:
 class Writer:
     """Stores tiles from one role; `part` holds the columns that come back from the workspace."""
 
-    def __init__(self, output: Output, name: str, part: RegisterHandle, barrier: int) -> None:
+    def __init__(self, output: Output, name: str, part: RegisterHandle | None, barrier: int) -> None:
         self.output, self.k, self.part, self.barrier = output, output.k, part, barrier
         config, problem = output.config, output.problem
         self.by_tma = uses_tma_store(problem, config)
@@ -79,6 +85,7 @@ class Writer:
             return
         for col, registers in chunks:
             k.store(self.output.workspace[row, item.col + col], registers, reduce=True)
+        assert self.part is not None
         k.sync(self.barrier)
         k.signal(item.semaphore)
         with k.when(item.is_last):

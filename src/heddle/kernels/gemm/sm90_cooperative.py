@@ -19,10 +19,8 @@ def gemm_sm90_cooperative(
     k.flops, k.cluster_size = problem.flops, config.cluster
     k.work_items(items, clusters=clusters)
     pipeline, output = Pipeline(k, problem, config, CONSUMER_WARPS), Output(k, problem, config)
-    warps = (CONSUMER_WARPS, 1)
-    acc = k.registers("acc", (config.tile_m, config.tile_n), "fp32", warps=warps)
-    part = k.registers("part", (config.tile_m, output.cols), "fp32", warps=warps)
-    writer = output.writer("out", part, STORE_BARRIER)
+    acc = k.registers("acc", (config.tile_m, config.tile_n), "fp32", warps=(CONSUMER_WARPS, 1))
+    writer = output.writer("out", output.part("part", CONSUMER_WARPS), STORE_BARRIER)
 
     with k.role("consumer", warps=CONSUMER_WARPS, registers=CONSUMER_REGISTERS):
         pipeline.begin()

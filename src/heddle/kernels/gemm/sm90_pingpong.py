@@ -27,10 +27,8 @@ def gemm_sm90_pingpong(
 
     for group in range(GROUPS):
         other = 1 - group
-        warps = (GROUP_WARPS, 1)
-        acc = k.registers(f"acc{group}", (config.tile_m, config.tile_n), "fp32", warps=warps)
-        part = k.registers(f"part{group}", (config.tile_m, output.cols), "fp32", warps=warps)
-        writer = output.writer(f"out{group}", part, STORE_BARRIERS[group])
+        acc = k.registers(f"acc{group}", (config.tile_m, config.tile_n), "fp32", warps=(GROUP_WARPS, 1))
+        writer = output.writer(f"out{group}", output.part(f"part{group}", GROUP_WARPS), STORE_BARRIERS[group])
 
         with k.role(f"consumer{group}", warps=GROUP_WARPS, registers=CONSUMER_REGISTERS):
             pipeline.begin()

@@ -1,0 +1,126 @@
+"""Rules on roles, on who may use a register tile, and on what an architecture has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heddle.errors import UserError
+from heddle.ir import tile
+from heddle.ir.tile_walk import body_of, register_reads, register_writes, walk
+
+GROUP_WARPS = 4
+"""wgmma is issued by four consecutive warps that begin at a multiple of four (PTX ISA)."""
+
+SINCE: dict[type[tile.Op], str] = {
+    tile.TmaLoad: "sm_90",
+    tile.TmaStore: "sm_90",
+    tile.TmaStoreWait: "sm_90",
+    tile.ClusterSync: "sm_90",
+    tile.LoadTensorMemory: "sm_100",
+}
+"""The first architecture that has an operation; others are everywhere."""
+ORDER = ("sm_80", "sm_90", "sm_100")
+
+
+def verify_architecture(program: tile.TileProgram) -> None:
+    """Operations exist on the architecture."""
+    if program.architecture not in ORDER:
+        raise UserError(f"unknown architecture {program.architecture!r}; allowed: {', '.join(ORDER)}")
+    level = ORDER.index(program.architecture)
+    for op, _ in walk(program):
+        since = SINCE.get(type(op), ORDER[0])
+        if ORDER.index(since) > level:
+            raise UserError(
+                f"{type(op).__name__} needs {since} or later, this kernel is for {program.architecture}", where=op.where
+            )
+        if isinstance(op, tile.MmaWait) and program.architecture != "sm_90":
+            raise UserError(f"MmaWait waits for wgmma, which {program.architecture} does not have", where=op.where)
+        if isinstance(op, tile.Mma) and isinstance(op.acc, tile.TmemRef) != (program.architecture == "sm_100"):
+            place = "tensor memory" if program.architecture == "sm_100" else "registers"
+            raise UserError(f"on {program.architecture} accumulators are in {place}", where=op.where)
+        for count in _cluster_sizes(op):
+            if count > program.cluster_size:
+                raise UserError(
+                    f"{count} CTAs take part, but the cluster has {program.cluster_size}",
+                    where=op.where,
+                    hint="set k.cluster_size",
+                )
+
+
+def _cluster_sizes(op: tile.Op) -> tuple[int, ...]:
+    if isinstance(op, tile.TmaLoad):
+        return (op.multicast,)
+    return (op.ctas,) if isinstance(op, tile.Mma) else ()
+
+
+def verify_roles(program: tile.TileProgram) -> None:
+    """Roles that issue wgmma are whole warp groups; a register tile belongs to one role and matches its warps."""
+    registers = {register.name: register for register in program.registers}
+    for register in program.registers:
+        rows, cols = register.warp_grid
+        if register.rows % rows or (register.cols % cols and register.cols != 1):
+            raise UserError(
+                f"register tile {register.name!r} of {register.rows} x {register.cols} cannot be divided among "
+                f"{rows} x {cols} warps"
+            )
+    owner: dict[str, str] = {}
+    first_warp = _first_warps(program)
+    for op, place in walk(program):
+        for name in (*register_reads(op), *register_writes(op)):
+            grid = registers[name].warp_grid
+            if grid[0] * grid[1] != place.role.warps:
+                raise UserError(
+                    f"register tile {name!r} is spread over {grid[0]} x {grid[1]} warps, role {place.role.name!r} has "
+                    f"{place.role.warps}",
+                    where=op.where,
+                )
+            if owner.setdefault(name, place.role.name) != place.role.name:
+                raise UserError(
+                    f"register tile {name!r} belongs to role {owner[name]!r}; {place.role.name!r} needs one of its own",
+                    where=op.where,
+                )
+        if isinstance(op, tile.Mma) and program.architecture == "sm_90":
+            _whole_groups(place.role, first_warp[place.role.name], op)
+
+
+def _first_warps(program: tile.TileProgram) -> dict[str, int]:
+    first, result = 0, {}
+    for role in program.roles:
+        result[role.name] = first
+        first += role.warps
+    return result
+
+
+def _whole_groups(role: tile.RoleBody, first: int, op: tile.Op) -> None:
+    if role.warps % GROUP_WARPS or first % GROUP_WARPS:
+        raise UserError(
+            f"role {role.name!r} has warps {first} to {first + role.warps - 1}; wgmma is issued by groups of "
+            f"{GROUP_WARPS} warps that begin at a multiple of {GROUP_WARPS}",
+            where=op.where,
+            hint="declare the roles that multiply before the others",
+        )
+
+
+def verify_register_flow(program: tile.TileProgram) -> None:
+    """A register tile is written, in program order, before it is read."""
+    for role in program.roles:
+        _flow(role.body, set())
+
+
+def _flow(body: tuple[tile.Op, ...], written: set[str]) -> None:
+    for op in body:
+        for name in register_reads(op):
+            if name not in written:
+                raise UserError(
+                    f"register tile {name!r} is read before anything is written to it",
+                    where=op.where,
+                    hint=_flow_hint(op),
+                )
+        written |= set(register_writes(op))
+        _flow(body_of(op), written)
+
+
+def _flow_hint(op: Any) -> str:
+    if isinstance(op, tile.Mma):
+        return "start with k.fill(acc), k.mma(..., accumulate=False) or k.mma(..., first=i)"
+    return ""

@@ -1,0 +1,119 @@
+"""Shape rules: parts lie inside their tiles, both ends of a copy and the operands of a product agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heddle.errors import SourceLocation, UserError
+from heddle.ir import tile
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile_walk import references, walk
+
+MAX_BOX_ROWS = 256
+"""A bulk copy moves boxes of at most 256 rows (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+Shape = tuple[int, int]
+
+
+def verify_shapes(program: tile.TileProgram) -> None:
+    """Raise UserError where shapes do not fit."""
+    tiles = _Tiles(program)
+    for op, _ in walk(program):
+        for ref in (*references(op, tile.SharedRef), *references(op, tile.TmemRef)):
+            _inside(ref, tiles.shape(ref.tile), op.where)
+        if isinstance(op, tile.TmaLoad | tile.TmaStore | tile.CpAsync):
+            _copy(op, tiles)
+        elif isinstance(op, tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory):
+            _equal("the source", (op.src.rows, op.src.cols), tiles.shape(op.dst), op.where)
+        elif isinstance(op, tile.StoreGlobal | tile.StoreShared):
+            _store(op, tiles)
+        elif isinstance(op, tile.Mma):
+            _mma(op, tiles)
+        elif isinstance(op, tile.Elementwise):
+            _elementwise(op, tiles)
+        elif isinstance(op, tile.RowReduce):
+            _equal("the destination", tiles.shape(op.dst), (tiles.shape(op.src)[0], 1), op.where)
+
+
+class _Tiles:
+    """Shapes and element types of all tiles by name."""
+
+    def __init__(self, program: tile.TileProgram) -> None:
+        groups: tuple[tuple[Any, ...], ...] = (program.shared, program.registers, program.tensor_memory)
+        self.by_name = {declared.name: declared for group in groups for declared in group}
+
+    def shape(self, name: str) -> Shape:
+        declared = self.by_name[name]
+        return declared.rows, declared.cols
+
+    def dtype(self, name: str) -> str:
+        return str(self.by_name[name].dtype)
+
+
+def _inside(ref: tile.SharedRef | tile.TmemRef, shape: Shape, where: SourceLocation | None) -> None:
+    rows, cols = shape
+    if ref.row < 0 or ref.col < 0 or ref.row + ref.rows > rows or ref.col + ref.cols > cols:
+        raise UserError(
+            f"{ref.rows} x {ref.cols} at ({ref.row}, {ref.col}) does not lie inside {ref.tile!r} of {rows} x {cols}",
+            where=where,
+        )
+
+
+def _equal(what: str, got: Shape, wanted: Shape, where: SourceLocation | None) -> None:
+    if got != wanted:
+        raise UserError(f"{what} is {got[0]} x {got[1]}, expected {wanted[0]} x {wanted[1]}", where=where)
+
+
+def _copy(op: tile.TmaLoad | tile.TmaStore | tile.CpAsync, tiles: _Tiles) -> None:
+    dst, src = (op.dst.rows, op.dst.cols), (op.src.rows, op.src.cols)
+    _equal("the destination", dst, src, op.where)
+    if isinstance(op, tile.CpAsync):
+        return
+    shared = op.dst if isinstance(op, tile.TmaLoad) else op.src
+    assert isinstance(shared, tile.SharedRef)
+    declared = tiles.by_name[shared.tile]
+    row_bytes = shared.cols * dtype_bytes(declared.dtype)
+    if shared.rows > MAX_BOX_ROWS or (declared.swizzle_bytes and row_bytes > declared.swizzle_bytes):
+        raise UserError(
+            f"a bulk copy moves up to {MAX_BOX_ROWS} rows of up to {declared.swizzle_bytes or 'any'} bytes "
+            f"(the swizzle), this one {shared.rows} rows of {row_bytes} bytes",
+            where=op.where,
+            hint="cut the tile into several copies",
+        )
+
+
+def _store(op: tile.StoreGlobal | tile.StoreShared, tiles: _Tiles) -> None:
+    rows, cols = tiles.shape(op.src)
+    if op.dst.rows != rows or op.src_col < 0 or op.src_col + op.dst.cols > cols:
+        raise UserError(
+            f"{op.dst.rows} x {op.dst.cols} from column {op.src_col} on does not lie inside {op.src!r} "
+            f"of {rows} x {cols}",
+            where=op.where,
+        )
+
+
+def _mma(op: tile.Mma, tiles: _Tiles) -> None:
+    a = tiles.shape(op.a) if isinstance(op.a, str) else (op.a.rows, op.a.cols)
+    acc = tiles.shape(op.acc) if isinstance(op.acc, str) else (op.acc.rows, op.acc.cols)
+    _equal("the second operand", (op.b.rows * op.ctas, op.b.cols), (acc[1], a[1]), op.where)
+    _equal("the accumulator", acc, (a[0], op.b.rows * op.ctas), op.where)
+    types = [tiles.dtype(op.a if isinstance(op.a, str) else op.a.tile), tiles.dtype(op.b.tile)]
+    if types[0] != types[1]:
+        raise UserError(f"a product of {types[0]} and {types[1]}; both operands have one type", where=op.where)
+    acc_type = tiles.dtype(op.acc if isinstance(op.acc, str) else op.acc.tile)
+    if acc_type != "fp32":
+        raise UserError(f"accumulators are fp32, this one is {acc_type}", where=op.where)
+
+
+def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
+    rows, cols = tiles.shape(op.dst)
+    offsets = op.source_cols or (0,) * len(op.sources)
+    if len(offsets) != len(op.sources):
+        raise UserError("source_cols needs one column for each source", where=op.where)
+    for name, col in zip(op.sources, offsets, strict=True):
+        shape = tiles.shape(name)
+        if shape[0] != rows or (shape[1] != 1 and not 0 <= col <= shape[1] - cols):
+            raise UserError(
+                f"{name!r} of {shape[0]} x {shape[1]} from column {col} on does not cover {rows} x {cols}",
+                where=op.where,
+            )

@@ -1,0 +1,78 @@
+"""Walks over the operations of a tile program, and what each one refers to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from heddle.ir import tile
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operation stands: its role, the loops and conditions around it, whether in the loop over items."""
+
+    role: tile.RoleBody
+    loops: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    in_item: bool = False
+
+
+def body_of(op: tile.Op) -> tuple[tile.Op, ...]:
+    """Return the operations inside a loop or condition; none for other operations."""
+    return op.body if isinstance(op, tile.For | tile.ForEachItem | tile.When) else ()
+
+
+def inside(op: tile.Op, place: Place) -> Place:
+    """Return the place of the operations inside `op`."""
+    if isinstance(op, tile.For):
+        return dataclasses.replace(place, loops=(*place.loops, op.name))
+    if isinstance(op, tile.When):
+        return dataclasses.replace(place, flags=(*place.flags, op.attribute))
+    return dataclasses.replace(place, in_item=True)
+
+
+def walk(program: tile.TileProgram) -> Iterator[tuple[tile.Op, Place]]:
+    """Yield every operation in program order, role by role, outer ones first."""
+    for role in program.roles:
+        yield from walk_body(role.body, Place(role))
+
+
+def walk_body(body: tuple[tile.Op, ...], place: Place) -> Iterator[tuple[tile.Op, Place]]:
+    """Yield every operation of a body in program order, outer ones first."""
+    for op in body:
+        yield op, place
+        if body_of(op):
+            yield from walk_body(body_of(op), inside(op, place))
+
+
+def references(op: tile.Op, kind: type[Any]) -> Iterator[Any]:
+    """Yield the operands of `op` that are references of a kind."""
+    for field in dataclasses.fields(op):
+        value = getattr(op, field.name)
+        if isinstance(value, kind):
+            yield value
+
+
+def register_reads(op: tile.Op) -> tuple[str, ...]:
+    """Return the register tiles that an operation reads."""
+    if isinstance(op, tile.StoreGlobal | tile.StoreShared):
+        return (op.src,)
+    if isinstance(op, tile.RowReduce):
+        return (op.src, op.dst) if op.accumulate else (op.src,)
+    if isinstance(op, tile.Elementwise):
+        return op.sources
+    if isinstance(op, tile.Mma):
+        reads = [op.a] if isinstance(op.a, str) else []
+        return (*reads, op.acc) if isinstance(op.acc, str) and op.accumulate is True else tuple(reads)
+    return ()
+
+
+def register_writes(op: tile.Op) -> tuple[str, ...]:
+    """Return the register tiles that an operation writes."""
+    if isinstance(op, tile.Mma):
+        return (op.acc,) if isinstance(op.acc, str) else ()
+    writers = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory | tile.Fill | tile.Elementwise | tile.RowReduce
+    return (op.dst,) if isinstance(op, writers) else ()
