@@ -1,0 +1,114 @@
+"""mbarriers in shared memory: MBARRIER_EXPECT, MBARRIER_ARRIVE, MBARRIER_WAIT, and signals from other units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heddle.errors import UserError
+from heddle.ir.warp import BarrierRef, Instruction
+from heddle.sim.reference.events import Action, Events
+from heddle.sim.reference.unit import UnitModel
+from heddle.sim.reference.warp import Warp
+from heddle.sim.result import Stall
+
+if TYPE_CHECKING:
+    from heddle.sim.reference.cta import Cta
+
+
+class Mbarrier:
+    """Counts arrivals and expected bytes; a phase completes when both are met."""
+
+    def __init__(self, arrivals: int) -> None:
+        self._needed = arrivals
+        self.arrived = 0
+        self.expected_bytes = 0
+        self.parity = 0
+
+    def arrive(self) -> None:
+        """Count an arrival that takes effect now."""
+        self.arrived += 1
+        self._test()
+
+    def expect(self, amount: int) -> None:
+        """Expect bytes; this completes no phase by itself."""
+        self.expected_bytes += amount
+
+    def land(self, amount: int) -> None:
+        """Count bytes that have landed."""
+        self.expected_bytes -= amount
+        self._test()
+
+    def _test(self) -> None:
+        if self.arrived >= self._needed and self.expected_bytes == 0:
+            self.arrived = 0
+            self.parity ^= 1
+
+
+def signalled(warp: Warp, barrier: BarrierRef) -> list[Cta]:
+    """Return the CTAs whose barrier is meant: the warp's own, the leader's, or all of the cluster."""
+    ctas = warp.cta.cluster.ctas
+    return {"own": [warp.cta], "leader": [ctas[0]], "all": ctas}[barrier.cta]
+
+
+def element(owner: Cta, warp: Warp, barrier: BarrierRef) -> Mbarrier:
+    """Return the mbarrier of `owner` that a warp means now: its ring's stage plus the offset."""
+    ring = owner.mbarriers[barrier.name]
+    index = warp.stage(barrier.ring) + barrier.offset
+    if not 0 <= index < len(ring):
+        raise UserError(f"element {index} of barrier {barrier.name!r} at pc {warp.pc}; it has {len(ring)} elements")
+    return ring[index]
+
+
+def remote_cycles(warp: Warp, owner: Cta) -> int:
+    """Return how much later a signal reaches another CTA."""
+    return 0 if owner is warp.cta else warp.cta.sm.machine.cluster_remote_cycles
+
+
+def arrival(barrier: Mbarrier) -> Action:
+    """Return the effect of one arrival."""
+    return lambda now: barrier.arrive()
+
+
+def landing(barrier: Mbarrier, amount: int) -> Action:
+    """Return the effect of bytes that land."""
+    return lambda now: barrier.land(amount)
+
+
+def signal(events: Events, warp: Warp, instruction: Instruction, cycle: int) -> None:
+    """Arrive at `cycle` (later in another CTA) on the barriers that the instruction names."""
+    assert instruction.barrier is not None
+    for owner in signalled(warp, instruction.barrier):
+        barrier = element(owner, warp, instruction.barrier)
+        events.at(cycle + remote_cycles(warp, owner), arrival(barrier))
+
+
+class MbarrierArrive(UnitModel):
+    """MBARRIER_ARRIVE and MBARRIER_EXPECT: bytes are expected at once, the arrival takes effect later."""
+
+    def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
+        self.release_default(warp, instruction, cycle, extra)
+        signal(self.sm.chip.events, warp, instruction, cycle + max(1, self.machine.mbarrier_arrive_cycles))
+
+
+class MbarrierExpect(MbarrierArrive):
+    """MBARRIER_EXPECT."""
+
+    def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
+        assert instruction.barrier is not None
+        for owner in signalled(warp, instruction.barrier):
+            element(owner, warp, instruction.barrier).expect(instruction.bytes)
+        super().issue(warp, instruction, cycle, extra)
+
+
+class MbarrierWait(UnitModel):
+    """MBARRIER_WAIT: the phase with the asked parity must be complete."""
+
+    def waits(self, warp: Warp, instruction: Instruction, cycle: int) -> Stall | None:
+        assert instruction.barrier is not None
+        asked = warp.phase(instruction.barrier.ring) ^ instruction.barrier.flip
+        (owner,) = signalled(warp, instruction.barrier)
+        return None if element(owner, warp, instruction.barrier).parity != asked else Stall.MBARRIER
+
+    def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
+        self.release_default(warp, instruction, cycle, extra)
+        warp.hold(cycle + self.machine.mbarrier_wait_cycles, Stall.MBARRIER)

@@ -1,0 +1,120 @@
+"""One subpartition: test every resident warp in every cycle, pick one, issue it, account for all.
+
+The conditions a to g and their order are those of docs/reference/engine.md, section 3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heddle.ir.opcodes import OPCODES
+from heddle.ir.warp import Instruction
+from heddle.sim.reference.ports import RegisterPorts
+from heddle.sim.reference.unit import UnitModel
+from heddle.sim.reference.warp import Warp
+from heddle.sim.result import Stall
+
+if TYPE_CHECKING:
+    from heddle.sim.reference.sm import Sm
+
+
+class Subpartition:
+    """Resident warps, register read ports and the scheduler."""
+
+    def __init__(self, sm: Sm, index: int) -> None:
+        self.sm = sm
+        self.index = index
+        self.warps: list[Warp] = []
+        self._last = -1  # context that issued last
+        self._ports = RegisterPorts(sm.machine, sm.chip.branch_targets, sm.matrix.registers_active)
+        self._latched_conditions = (self._started, self._ready, self._counters, self._unit)
+
+    def admit(self, warp: Warp) -> None:
+        """Make a warp resident."""
+        self.warps.append(warp)
+        self.warps.sort(key=lambda resident: resident.context)
+
+    def cycle(self, cycle: int) -> None:
+        """Test all warps, issue at most one, and charge one state to each."""
+        states = [(warp, self._blocked(warp, cycle)) for warp in self.warps]
+        ready = {warp.context: warp for warp, reason in states if reason is None}
+        chosen = ready[self.sm.chip.policy(list(ready), self._last)] if ready else None
+        for warp, reason in states:
+            if reason is None:
+                reason = Stall.SELECTED if warp is chosen else Stall.NOT_SELECTED
+            self.sm.chip.account(warp, reason)
+        if chosen is not None:
+            self._issue(chosen, cycle)
+            self._last = chosen.context
+            self.warps = [warp for warp in self.warps if not warp.ended]
+
+    def _instruction(self, warp: Warp) -> Instruction:
+        return self.sm.chip.program.instructions[warp.pc]
+
+    def _model(self, warp: Warp) -> UnitModel:
+        return self.sm.units[OPCODES[self._instruction(warp).op].unit]
+
+    def _blocked(self, warp: Warp, cycle: int) -> Stall | None:
+        """Return the first condition that fails, or None if the warp could issue."""
+        for index, condition in enumerate(self._latched_conditions):
+            if index >= warp.latched:
+                reason = condition(warp, cycle)
+                if reason is not None:
+                    return reason
+                warp.latched = index + 1
+        instruction = self._instruction(warp)
+        if not warp.acts(instruction):
+            return None
+        return (
+            self._model(warp).full(warp, instruction, cycle)
+            or self.sm.pipes.blocked(self.sm.chip.timing(instruction), self.index, cycle)
+            or self._ports.blocked(warp, instruction, cycle)
+        )
+
+    def _started(self, warp: Warp, cycle: int) -> Stall | None:
+        """Condition a."""
+        there = cycle >= warp.cta.cluster.start and self.sm.fetch.there(warp.pc, cycle)
+        return None if there else Stall.NO_INSTRUCTION
+
+    def _ready(self, warp: Warp, cycle: int) -> Stall | None:
+        """Condition b."""
+        return None if cycle >= warp.next_ok else warp.next_ok_reason
+
+    def _counters(self, warp: Warp, cycle: int) -> Stall | None:
+        """Condition c."""
+        for number in sorted(self._instruction(warp).control.wait):
+            if not warp.counters[number].at_rest(cycle):
+                return warp.counters[number].reason
+        return None
+
+    def _unit(self, warp: Warp, cycle: int) -> Stall | None:
+        """Condition d; a warp that is predicated off has none."""
+        instruction = self._instruction(warp)
+        return self._model(warp).waits(warp, instruction, cycle) if warp.acts(instruction) else None
+
+    def _issue(self, warp: Warp, cycle: int) -> None:
+        instruction = self._instruction(warp)
+        warp.branch_target = None
+        if warp.acts(instruction):
+            self.sm.pipes.occupy(self.sm.chip.timing(instruction), self.index, cycle)
+            extra = self._ports.read(warp, instruction, cycle)
+            self._set_next_ok(warp, cycle + max(1, instruction.control.stall) + extra)
+            self._model(warp).issue(warp, instruction, cycle, extra)
+        else:
+            self._ports.skip(warp)
+            self._set_next_ok(warp, cycle + max(1, instruction.control.stall))
+            for counter in (instruction.control.write_barrier, instruction.control.read_barrier):
+                warp.release(counter, cycle + 2, self._model(warp).reason(instruction))
+        self._move_on(warp, instruction, cycle)
+
+    def _set_next_ok(self, warp: Warp, cycle: int) -> None:
+        warp.next_ok, warp.next_ok_reason = cycle, Stall.WAIT
+
+    def _move_on(self, warp: Warp, instruction: Instruction, cycle: int) -> None:
+        """Advance rings and the program counter, and ask for the next instruction."""
+        for ring in instruction.advance:
+            warp.advance(ring, self.sm.chip.ring_depth[ring])
+        warp.latched = 0
+        if not warp.ended:
+            warp.pc = warp.pc + 1 if warp.branch_target is None else warp.branch_target
+            self.sm.fetch.request(warp.pc, cycle)
