@@ -36,8 +36,11 @@ def pipe_of(instruction: Instruction, machine: Machine) -> str:
     unit = OPCODES[instruction.op].unit
     if unit in _UNIT_PIPES:
         return _UNIT_PIPES[unit]
-    timing = machine.ops.get(f"{instruction.op}.{instruction.dtype}") or machine.ops.get(instruction.op)
-    return timing.pipe if timing else _CONTROL
+    if not any(key == instruction.op or key.startswith(f"{instruction.op}.") for key in machine.ops):
+        return _CONTROL
+    return machine.op_timing(
+        instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape
+    ).pipe
 
 
 def issues_by_pc(result: SimResult) -> NDArray[np.int64]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from heddle.errors import InternalError, UserError
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.metrics import _pipes, provenance, stalls
-from heddle.metrics.occupancy import achieved, occupancy
+from heddle.metrics.occupancy import achieved, theoretical
 from heddle.metrics.registers import register_profile
+from heddle.metrics.roofline import roofline
+from heddle.metrics.speed_of_light import speed_of_light, verdict
 from heddle.sim.result import SimResult
 
 
@@ -70,10 +73,13 @@ def result_json(
         "pipes": _pipes.pipe_utilization(result),
         "issue_utilization": _issue_utilization(result, machine),
         "occupancy": achieved(result, machine),
-        "occupancy_theoretical": occupancy(program, machine).theoretical,
+        "occupancy_theoretical": theoretical(program, machine),
         "stalls": stalls.stalls_total(result),
         "stalls_by_role": stalls.stalls_by_role(result, program),
         "traffic": _traffic(result),
+        "speed_of_light": [dataclasses.asdict(row) for row in speed_of_light(result, machine, clock)],
+        "roofline": _roofline(result, program, machine, clock),
+        "verdict": verdict(result, machine, clock),
         "instructions": {
             "total": result.warp_instructions,
             "by_pipe": _pipes.instructions_by_pipe(result, program, machine),
@@ -113,6 +119,18 @@ def _traffic(result: SimResult) -> dict[str, int]:
         "l2_read_bytes": result.l2_read_bytes,
         "l2_write_bytes": result.l2_write_bytes,
         "smem_bytes": result.shared_bytes,
+    }
+
+
+def _roofline(result: SimResult, program: WarpProgram, machine: Machine, clock_mhz: float) -> dict[str, Any]:
+    place = roofline(result, program, machine, clock_mhz)
+    return {
+        "intensity": place.intensity,
+        "roofs_flops_per_cycle": place.roofs,
+        "achieved_flops_per_cycle": place.achieved_flops_per_cycle,
+        "attainable_flops_per_cycle": place.attainable_flops_per_cycle,
+        "share_of_attainable": place.share_of_attainable,
+        "bound": place.bound,
     }
 
 

@@ -93,6 +93,22 @@ _PLAIN = (
         "Bytes moved by shared memory on the simulated SMs.",
         "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum (x 128)",
     ),
+    Metric("traffic.dram_read_bytes", "bytes", "missed loads", "DRAM reads of the whole chip.", "dram__bytes_read.sum"),
+    Metric("traffic.dram_write_bytes", "bytes", "write-backs", "DRAM writes of the chip.", "dram__bytes_write.sum"),
+    Metric("traffic.l2_read_bytes", "bytes", "loads", "Bytes loaded from L2; a multicast counts once."),
+    Metric("traffic.l2_write_bytes", "bytes", "stores and reductions", "Bytes stored to L2."),
+    Metric(
+        "roofline.intensity.dram", "FLOP/byte", "useful FLOPs / traffic.dram_bytes", "Arithmetic intensity of DRAM."
+    ),
+    Metric("roofline.intensity.l2", "FLOP/byte", "useful FLOPs / traffic.l2_bytes", "Arithmetic intensity of L2."),
+    Metric("roofline.roofs_flops_per_cycle.tensor", "FLOP/cycle", "peak of all SMs", "Compute roof."),
+    Metric(
+        "roofline.roofs_flops_per_cycle.dram", "FLOP/cycle", "intensity * DRAM rate", "DRAM roof at this intensity."
+    ),
+    Metric("roofline.roofs_flops_per_cycle.l2", "FLOP/cycle", "intensity * L2 rate", "L2 roof at this intensity."),
+    Metric("roofline.achieved_flops_per_cycle", "FLOP/cycle", "useful FLOPs / cycles", "Rate of the run."),
+    Metric("roofline.attainable_flops_per_cycle", "FLOP/cycle", "minimum of the roofs", "Lowest roof."),
+    Metric("roofline.share_of_attainable", "share", "achieved / attainable", "How near the run is to its roof."),
     Metric(
         "instructions.total",
         "warp instructions",

@@ -31,7 +31,8 @@ class Roofline:
     @property
     def share_of_attainable(self) -> float:
         """Achieved rate over the attainable one."""
-        return self.achieved_flops_per_cycle / self.attainable_flops_per_cycle
+        attainable = self.attainable_flops_per_cycle
+        return self.achieved_flops_per_cycle / attainable if attainable else 0.0
 
     def ridge(self, level: str) -> float:
         """Intensity in FLOP/byte at which the compute roof meets the bandwidth of `level`."""

@@ -1,0 +1,145 @@
+"""Render result JSON for people: rich tables and lines, from plain data, so that stored results render too.
+
+All functions are pure: they return a renderable and print nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from heddle.metrics.diff import Change
+from heddle.metrics.stalls import NOT_A_STALL, top_reasons
+
+Document = Mapping[str, Any]
+_SMALLEST_SHARE = 0.0005  # shown as 0.1 %; smaller ones everywhere are left out
+
+
+def percent(share: float) -> str:
+    """Return a share as "12.3 %"."""
+    return f"{100 * share:.1f} %"
+
+
+def _table(title: str, *columns: str) -> Table:
+    """A plain table, first column to the left and the others to the right."""
+    table = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    return table
+
+
+def headline(document: Document) -> str:
+    """Return kernel, GPU, parameters, time and rate in two lines."""
+    parameters = " ".join(f"{name}={value}" for name, value in document["params"].items())
+    return (
+        f"{document['kernel']} on {document['gpu']} ({document['mode']}): {parameters}\n"
+        f"{document['time_us']:.2f} us, {document['tflops']:.1f} TFLOP/s, {document['cycles']} cycles at"
+        f" {document['clock_mhz']:.0f} MHz ({document['provenance']['clock_source']})"
+    )
+
+
+def speed_of_light_table(document: Document) -> Table:
+    """Return the speed-of-light table: metric, unit, value."""
+    table = _table("Speed of light", "Metric Name", "Metric Unit", "Metric Value")
+    for row in document["speed_of_light"]:
+        table.add_row(row["name"], row["unit"], f"{row['value']:,.2f}")
+    return table
+
+
+def pipe_table(document: Document) -> Table:
+    """Return how busy the units are, the busiest first."""
+    table = _table("How busy", "unit", "use")
+    table.add_row("tensor (useful FLOPs)", percent(document["tensor_utilization"]))
+    for pipe, share in sorted(document["pipes"].items(), key=lambda pair: (-pair[1], pair[0])):
+        table.add_row(pipe, percent(share))
+    table.add_row("issue slots", percent(document["issue_utilization"]))
+    table.add_row("occupancy", percent(document["occupancy"]))
+    return table
+
+
+def stall_table(document: Document) -> Table:
+    """Return the states of warps by role; columns sum to 100 %."""
+    total, by_role = document["stalls"], document["stalls_by_role"]
+    table = _table("Where the warp cycles go", "state", *by_role, "all")
+    for state in sorted(total, key=lambda name: (name != "issued", -total[name], name)):
+        row = [*(role.get(state, 0.0) for role in by_role.values()), total[state]]
+        if max(row) >= _SMALLEST_SHARE:
+            table.add_row(state, *(percent(share) for share in row))
+    return table
+
+
+def line_table(document: Document, top: int = 15) -> Table:
+    """Return the source lines with most warp cycles; needs a result with `--profile`."""
+    rows = sorted(document["by_line"], key=lambda row: -row["warp_cycles"])[:top]
+    table = _table(f"Source lines (first {len(rows)} by warp cycles)", "line", "operation", "issued", "share", "why")
+    table.columns[-1].justify = "left"
+    for row in rows:
+        place = f"{row['file'].rsplit('/', 1)[-1]}:{row['line']}"
+        table.add_row(place, row["operation"], str(row["issued"]), percent(row["share"]), _reasons(row["stalls"]))
+    return table
+
+
+def instruction_table(document: Document, top: int | None = None) -> Table:
+    """Return the instructions in program order, or the `top` ones by warp cycles; needs `--profile`."""
+    rows: Sequence[Mapping[str, Any]] = document["by_instruction"]
+    if top is not None:
+        rows = sorted(rows, key=lambda row: -row["warp_cycles"])[:top]
+    table = _table("Instructions", "pc", "op", "line", "issued", "share", "why")
+    table.columns[-1].justify = "left"
+    for row in rows:
+        place = f"{row['file'].rsplit('/', 1)[-1]}:{row['line']}"
+        table.add_row(
+            str(row["pc"]), row["op"], place, str(row["issued"]), percent(row["share"]), _reasons(row["stalls"])
+        )
+    return table
+
+
+def register_table(document: Document) -> Table:
+    """Return registers a thread by role: live at most, allocated."""
+    table = _table("Registers a thread", "role", "live at most", "allocated")
+    for role, row in document["registers"]["by_role"].items():
+        table.add_row(role, str(row["peak_live"]), str(row["allocated"]))
+    return table
+
+
+def roofline_text(document: Document) -> str:
+    """Return one line on the roofline position."""
+    place = document["roofline"]
+    intensity = ", ".join(f"{value:.0f} FLOP/byte of {level}" for level, value in place["intensity"].items())
+    return f"Roofline: {intensity}; bound by {place['bound']}, {percent(place['share_of_attainable'])} of attainable."
+
+
+def diff_table(changes: Iterable[Change], a: str = "A", b: str = "B", smallest: float = 0.01) -> Table:
+    """Return the metrics that differ by at least `smallest` of A, or that only one side has."""
+    table = _table(f"{a} against {b}", "metric", a, b, f"{b} / {a}")
+    for change in changes:
+        ratio = change.ratio
+        if change.a == change.b or (ratio is not None and abs(ratio - 1) < smallest):
+            continue
+        table.add_row(change.id, _number(change.a), _number(change.b), "" if ratio is None else f"{ratio:.3f}")
+    return table
+
+
+def report(document: Document) -> RenderableType:
+    """Return the whole report of a run; source lines and registers only where the result has them."""
+    parts: list[RenderableType] = [headline(document), speed_of_light_table(document), document["verdict"]]
+    parts += [roofline_text(document), pipe_table(document), stall_table(document)]
+    if "by_line" in document:
+        parts += [line_table(document), register_table(document)]
+    return Group(*parts)
+
+
+def _reasons(cycles: Mapping[str, int]) -> str:
+    """The largest stalls of a row of cycle counts, as shares of the row."""
+    total = sum(cycles.values()) or 1
+    shares = {name: count / total for name, count in cycles.items() if name not in NOT_A_STALL}
+    return ", ".join(f"{name} {percent(share)}" for name, share in top_reasons(shares))
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "absent"
+    return f"{value:,.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
