@@ -10,8 +10,8 @@ import os
 import sys
 import traceback
 
-import click
 import typer
+from typer.exceptions import TyperException
 
 from heddle.cli import bench, check, compile, kernels, machines, run, validate
 from heddle.errors import HeddleError
@@ -20,7 +20,6 @@ app = typer.Typer(
     name="heddle",
     help="Simulate GPU kernels on A100, H100 and B200, cycle by cycle, without a GPU.",
     epilog="Example: heddle run gemm --gpu h100 --set m=4096 --set n=4096 --set k=4096",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -32,16 +31,16 @@ for module in (machines, kernels, run, check, compile, validate, bench):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(arguments, prog_name="heddle", standalone_mode=False)
+        code = app(given or ["--help"], prog_name="heddle", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.exceptions.Abort:
+    except typer.Abort:
         return _failed("interrupted", 130)
     except KeyboardInterrupt:
         return _failed("interrupted; what was finished is kept, run the same command to go on", 130)
-    except click.ClickException as problem:
-        problem.show(sys.stderr)
-        return 2
+    except TyperException as problem:
+        return _failed(f"{problem.format_message()}\n  hint: `heddle --help` and `heddle COMMAND --help` say more", 2)
     except HeddleError as problem:
         return _failed(str(problem), problem.exit_code, problem)
     except BrokenPipeError:
