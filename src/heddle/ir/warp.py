@@ -44,7 +44,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarrierRef:
-    """One mbarrier of a ring: element `stage(ring) + offset` of barrier `name` (element `offset` if no ring).
+    """One mbarrier of a ring: element (stage(ring) + offset) modulo its depth of barrier `name`; without a ring element `offset`.
 
     `flip` inverts the parity that a wait asks for (a producer's first pass over empty slots). `cta` says whose
     barrier: own, the cluster leader's (rank 0), or that of every CTA in the cluster (an arrive then signals all).
@@ -210,7 +210,7 @@ class Access:
 
     The region is rows x cols at (row + rank_row * i, col + rank_col * j) where i = (rank // divisor) // rank_cols and
     j = (rank // divisor) % rank_cols for the warp's rank in its role (exchanged if `rank_swap`). `ring`: the stage dimension is indexed by the
-    warp's stage of that ring plus `stage_offset`. Global objects add item attributes (in elements) and a loop counter:
+    warp's stage of that ring plus `stage_offset`, modulo its depth. Global objects add item attributes (in elements) and a loop counter:
     row += item[row_attribute] + (counter[level] + counter_offset) * row_step, col likewise. `cta_row`, `cta_col` are added
     for each rank of the CTA in its cluster. What lies outside a global tensor reads as zero and is not written.
     """
