@@ -100,8 +100,8 @@ def play_chip(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: lis
     return _play(buffer, program, plan, spaces, record=True)
 
 
-def charges(record: ChipRecord) -> Array:
-    """Return for each seen access the chip's (L2, DRAM) bytes for each of its own bytes, in 1/65536.
+def charges(record: ChipRecord) -> tuple[Array, Array]:
+    """Return for each seen access the chip's (L2, DRAM) bytes in its step, and the same for each own byte, in 1/65536.
 
     A step in which the representative accesses nothing is charged with its next access (the last one at the end), so
     that the charges of all accesses add up to the totals.
@@ -110,13 +110,13 @@ def charges(record: ChipRecord) -> Array:
     own = np.bincount(step, weights=record.seen[:, play.SEEN_BYTES], minlength=len(record.totals)).astype(np.int64)
     active = np.flatnonzero(own)
     if not len(active):
-        return np.zeros((len(step), 2), dtype=np.int64)
+        return np.zeros((len(step), 2), dtype=np.int64), np.zeros((len(step), 2), dtype=np.int64)
     sums = np.cumsum(record.totals, axis=0)[active]
     sums[-1] = record.totals.sum(axis=0)
-    chip = np.diff(sums, axis=0, prepend=0)
-    ratio = np.zeros((len(own), 2), dtype=np.int64)
-    ratio[active] = (chip << 16) // own[active, None]
-    return ratio[step]
+    chip = np.zeros((len(own), 2), dtype=np.int64)
+    chip[active] = np.diff(sums, axis=0, prepend=0)
+    ratio = (chip << 16) // np.maximum(own, 1)[:, None]
+    return chip[step], ratio[step]
 
 
 def with_records(buffer: Array, record: ChipRecord) -> Array:
@@ -124,7 +124,8 @@ def with_records(buffer: Array, record: ChipRecord) -> Array:
     table_at = len(buffer)
     rows = record.ordinals * record.streams
     table = np.zeros((rows, layout.TABLE_WORDS), dtype=np.int64)
-    seen, ratio = record.seen, charges(record)
+    seen = record.seen
+    chip, ratio = charges(record)
     row = seen[:, play.SEEN_ORDINAL] * record.streams + seen[:, play.SEEN_STREAM]
     step = seen[:, play.SEEN_STEP]
     first = np.full(rows, np.iinfo(np.int64).max)
@@ -138,14 +139,14 @@ def with_records(buffer: Array, record: ChipRecord) -> Array:
     start = ends - table[:, layout.TABLE_STEPS]
     table[:, layout.TABLE_OFFSET] = table_at + rows * layout.TABLE_WORDS + start * layout.RECORD_WORDS
     place = start[row] + step - first[row]
-    records = _records(seen, ratio, place, int(ends[-1]) if rows else 0)
+    records = _records(seen, chip, ratio, place, int(ends[-1]) if rows else 0)
     whole = np.concatenate([buffer, table.reshape(-1), records.reshape(-1)])
     whole[layout.RECORD_TABLE] = table_at
     whole[layout.RECORD_ITEMS] = record.ordinals
     return whole
 
 
-def _records(seen: Array, ratio: Array, place: Array, count: int) -> Array:
+def _records(seen: Array, chip: Array, ratio: Array, place: Array, count: int) -> Array:
     """Return the records [position, RECORD_WORDS]; accesses that share a position are averaged by bytes.
 
     A position that is accessed again later (a block read in each turn of an outer loop) is late if most accesses are.
@@ -157,7 +158,9 @@ def _records(seen: Array, ratio: Array, place: Array, count: int) -> Array:
     np.bitwise_or.at(records[:, layout.RECORD_LATE], place, seen[:, play.SEEN_LATE])
     records[2 * late < own, layout.RECORD_LATE] = 0
     for column, word in enumerate((layout.RECORD_L2, layout.RECORD_DRAM)):
-        chip = np.bincount(place, weights=ratio[:, column].astype(np.float64) * nbytes, minlength=count)
-        records[:, word] = np.rint(chip / np.maximum(own, 1)).astype(np.int64)
+        share = np.bincount(place, weights=ratio[:, column].astype(np.float64) * nbytes, minlength=count)
+        records[:, word] = np.rint(share / np.maximum(own, 1)).astype(np.int64)
+    records[place, layout.RECORD_L2_STEP] = chip[:, 0]
+    records[place, layout.RECORD_DRAM_STEP] = chip[:, 1]
     records[place, layout.RECORD_PARITY] = seen[:, play.SEEN_PARITY]
     return records

@@ -1,9 +1,9 @@
 """What the engine's exact fast-forward needs of memory: relative state, how long accesses repeat, and the jump itself.
 
 A period may be skipped if (1) the relative state at its two ends is equal and (2) every stream that advances in it
-repeats (`memory_repeats`). With tags (modes `chip` and `sm`) the relative state contains the absolute counters of misses,
-merges and DRAM bytes, so it is equal only if nothing was fetched, joined or evicted in between; and a stream repeats
-only where the blocks to come are resident and no block can ever be evicted. A streaming miss therefore never repeats.
+repeats (`memory_repeats`). With tags (modes `chip` and `sm`) the relative state contains the absolute counters of
+misses, merges and DRAM bytes, so it is equal only if nothing was fetched, joined or evicted in between; and a stream
+repeats only where the blocks to come are resident and no block can ever be evicted. A streaming miss never repeats.
 """
 
 from __future__ import annotations

@@ -108,4 +108,6 @@ RECORD_LATE = 0  # mask of pieces that come from DRAM
 RECORD_L2 = 1  # bytes of the chip at L2 for each byte of the representative, in 1/65536
 RECORD_DRAM = 2  # the same for DRAM
 RECORD_PARITY = 3  # block parity, which decides near or far
-RECORD_WORDS = 4
+RECORD_L2_STEP = 4  # bytes of the chip at L2 in the whole step of the lockstep
+RECORD_DRAM_STEP = 5
+RECORD_WORDS = 6

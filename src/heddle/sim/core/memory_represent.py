@@ -16,8 +16,10 @@ from heddle.sim.core.memory_layout import (
     L2_FREE,
     L2_LEAD,
     RECORD_DRAM,
+    RECORD_DRAM_STEP,
     RECORD_ITEMS,
     RECORD_L2,
+    RECORD_L2_STEP,
     RECORD_TABLE,
     RECORD_WORDS,
     STREAMS,
@@ -47,14 +49,15 @@ def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) 
     """Charge L2 with what the whole chip moves while the representative moves `nbytes`; return when it is served.
 
     The representative comes last in the first round; from then on the other SMs are ahead of it by the wait that it
-    had then (the lead).
+    had then (the lead), at most by what the chip needs for one step.
     """
     own = duration(nbytes, mem[L2_COEFFICIENT])
     length = max(own, duration((nbytes * mem[record + RECORD_L2]) >> 16, mem[L2_COEFFICIENT]))
     free = max(mem[L2_FREE], now - mem[L2_LEAD]) + length
     mem[L2_FREE] = free
     served = max(free, arrival + own)
-    mem[L2_LEAD] = max(mem[L2_LEAD], min(served - arrival - own, length - own))
+    spread = duration(mem[record + RECORD_L2_STEP], mem[L2_COEFFICIENT]) - own
+    mem[L2_LEAD] = max(mem[L2_LEAD], min(served - arrival - own, spread))
     return int(served)
 
 
@@ -68,5 +71,6 @@ def represent_dram(mem: Buffer, now: int, served: int, record: int, waits: bool,
         return 0
     chunk = duration(min(nbytes, CHUNK_BYTES), mem[CHANNEL_COEFFICIENT])
     end = max(mem[DRAM_FREE], served + chunk)
-    mem[DRAM_LEAD] = max(mem[DRAM_LEAD], min(end - served - chunk, length))
+    spread = duration(mem[record + RECORD_DRAM_STEP], mem[DRAM_COEFFICIENT])
+    mem[DRAM_LEAD] = max(mem[DRAM_LEAD], min(end - served - chunk, spread))
     return int(end + extra)
