@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from heddle.errors import UserError
 from heddle.kernels.gemm.check import check_config, stages_that_fit
+from heddle.kernels.gemm.estimate import estimate_cycles
 from heddle.kernels.gemm.raster import item_count
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, Schedule, ceil_div
 from heddle.machine.spec import Machine
@@ -14,7 +15,12 @@ from heddle.machine.spec import Machine
 ROW_BYTES = 128
 """Bytes of k in one stage: one row of the 128-byte swizzle."""
 MAX_STAGES = 8
-SPLITS = (2, 4, 8, 16)
+MOST = 12
+"""Length of the list."""
+STREAM_ROWS, STREAM_ITEMS = 16, 4
+"""With so few rows the time is that of reading B; several items an SM keep the last ones short."""
+LEAST_SPLIT_STEPS = 4
+"""Steps of k that each slice keeps, so that filling the ring pays."""
 
 SM80_TILES: tuple[tuple[int, int, int, int, tuple[int, int]], ...] = (
     (256, 128, 32, 4, (4, 2)),
@@ -55,14 +61,14 @@ SM100_TILES: tuple[tuple[int, int], ...] = (
 
 
 def candidates(problem: GemmProblem, machine: Machine) -> list[GemmConfig]:
-    """Return the configurations that fit and are worth trying, the largest tiles first; never empty."""
+    """Return up to `MOST` configurations that fit, those with the lowest estimate first; never empty."""
     found: list[GemmConfig] = []
     for tile in {"sm_80": _sm80, "sm_90": _sm90, "sm_100": _sm100}[machine.architecture](problem):
         deep = tile if machine.architecture == "sm_80" else _deepest(problem, tile, machine)
         for config in _splits(problem, deep, machine):
             if config not in found and _fits(problem, config, machine):
                 found.append(config)
-    return found
+    return sorted(found, key=lambda config: estimate_cycles(problem, config, machine))[:MOST]
 
 
 def _sm80(problem: GemmProblem) -> Iterable[GemmConfig]:
@@ -101,15 +107,17 @@ def _deepest(problem: GemmProblem, config: GemmConfig, machine: Machine) -> Gemm
 
 
 def _splits(problem: GemmProblem, config: GemmConfig, machine: Machine) -> Iterable[GemmConfig]:
-    """Yield the configuration, and cut along k as well while that puts idle SMs to work."""
-    slots, steps = machine.sms // config.cluster, ceil_div(problem.k, config.tile_k)
+    """Yield the configuration, and some that are cut along k: to fill idle SMs, to even out a long stream of B."""
     yield config
-    if item_count(problem, config) * 2 > slots:
-        return
-    for split in SPLITS:
-        wanted = replace(config, split_k=split, stages=min(config.stages, max(2, steps // split)))
-        if item_count(problem, wanted) <= 2 * slots:
-            yield wanted
+    slots, steps = machine.sms // config.cluster, ceil_div(problem.k, config.tile_k)
+    items = item_count(problem, config)
+    wanted = {slots // items}
+    if problem.m <= STREAM_ROWS:
+        wanted.add(ceil_div(STREAM_ITEMS * slots, items))
+    for split in sorted({min(split, steps // LEAST_SPLIT_STEPS) for split in wanted}):
+        if split > 1:
+            stages = min(config.stages, steps // split) if config.schedule == "multistage" else config.stages
+            yield replace(config, split_k=split, stages=stages)
 
 
 def _fits(problem: GemmProblem, config: GemmConfig, machine: Machine) -> bool:
