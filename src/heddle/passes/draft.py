@@ -1,0 +1,101 @@
+"""Instructions between selection and emission: registers are still values, branches still labels.
+
+A `Draft` is an `Instruction` without registers plus its operands. Passes rewrite the list of drafts of each role; labels
+keep branch targets valid when instructions are inserted. `emit` turns the result into a `WarpProgram`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from heddle.ir.tile import RoleBody, TileProgram
+from heddle.ir.warp import Control, DataObject, Effect, Instruction, Source, Stream, Work
+
+File = Literal["vector", "uniform", "predicate"]
+LABEL = "#label"  # marks a branch target
+DEFINE = "#define"  # a tile's old contents are dead here; costs nothing
+NO_CONTROL = Control()
+PSEUDO = frozenset({LABEL, DEFINE})
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A group of `count` consecutive registers of one file, aligned to `align`; `tile` names the register tile it belongs to."""
+
+    id: int
+    name: str
+    count: int = 1
+    align: int = 1
+    file: File = "vector"
+    tile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Registers [offset, offset + count) of a value; `reuse` keeps a single register in the operand cache."""
+
+    value: Value
+    offset: int = 0
+    count: int = 1
+    reuse: bool = False
+
+    def elements(self) -> tuple[tuple[int, int], ...]:
+        """Return (value id, index) of each register."""
+        return tuple((self.value.id, i) for i in range(self.offset, self.offset + self.count))
+
+
+def whole(value: Value) -> Operand:
+    """All registers of a value as one operand."""
+    return Operand(value, 0, value.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """One instruction to be. `accumulates`: the first destination is also read. `target`, `label`: branch and its aim.
+
+    `after`: registers that must have been written before it issues although it does not read them.
+    """
+
+    row: Instruction
+    dst: tuple[Operand, ...] = ()
+    src: tuple[Operand, ...] = ()
+    after: tuple[Operand, ...] = ()
+    accumulates: bool = False
+    target: str = ""
+    label: str = ""
+    control: Control = NO_CONTROL
+
+    @property
+    def op(self) -> str:
+        """The opcode, or a pseudo operation."""
+        return self.row.op
+
+    def reads(self) -> tuple[Operand, ...]:
+        """Operands that are read, an accumulator included."""
+        return self.src + self.dst[:1] if self.accumulates else self.src
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleDraft:
+    """A role's code. `registers`: first register of each value id, once allocated (file by file)."""
+
+    body: RoleBody
+    first_warp: int
+    code: tuple[Draft, ...]
+    registers: Mapping[int, int] = field(default_factory=dict)
+    peak_live: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftProgram:
+    """A program between selection and emission: code of each role and the tables that all roles share."""
+
+    tile: TileProgram
+    roles: tuple[RoleDraft, ...]
+    streams: tuple[Stream, ...]
+    work: Work
+    sources: tuple[Source, ...]
+    effects: tuple[Effect, ...]
+    objects: tuple[DataObject, ...]

@@ -1,0 +1,124 @@
+"""Pass 7: write the warp program: registers as numbers, labels as program counters, sizes of the memories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from heddle.errors import UserError
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import TileProgram
+from heddle.ir.warp import Barrier, Instruction, Register, Ring, Role, WarpProgram
+from heddle.machine.spec import Machine
+from heddle.passes.draft import Draft, DraftProgram, Operand, RoleDraft
+from heddle.passes.reuse import vector_sources
+from heddle.passes.timing import is_real
+
+MBARRIER_BYTES = 8
+TILE_ALIGNMENT_BYTES = 1024  # of swizzled tiles (CUDA driver API); plain tiles need 128
+PLAIN_ALIGNMENT_BYTES = 128
+TMEM_COLUMN_BYTES = 4
+TMEM_ALLOCATION_COLUMNS = 32  # tensor memory is allocated in powers of two from this on (PTX ISA, tcgen05.alloc)
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Turn drafts into a `WarpProgram`."""
+
+    def run(self, program: DraftProgram, machine: Machine) -> WarpProgram:
+        """Emit. Raises UserError if shared or tensor memory of a CTA is too small for the tiles."""
+        tile = program.tile
+        rows: list[Instruction] = []
+        roles = []
+        for role in program.roles:
+            entry = len(rows)
+            rows += _role_rows(role, entry)
+            roles.append(
+                Role(
+                    name=role.body.name,
+                    first_warp=role.first_warp,
+                    warps=role.body.warps,
+                    entry=entry,
+                    registers_per_thread=role.body.registers,
+                    leader_only=role.body.leader_only,
+                )
+            )
+        return WarpProgram(
+            name=tile.name,
+            architecture=tile.architecture,
+            instructions=tuple(rows),
+            roles=tuple(roles),
+            rings=tuple(Ring(name=ring.name, depth=ring.depth) for ring in tile.rings),
+            barriers=tuple(Barrier(name=b.name, count=b.count, arrivals=b.arrivals) for b in tile.barriers),
+            tensors=tile.tensors,
+            streams=program.streams,
+            work=program.work,
+            sources=program.sources,
+            effects=program.effects,
+            objects=program.objects,
+            shared_memory_bytes=shared_bytes(tile, machine),
+            tensor_memory_columns=tensor_memory_columns(tile, machine),
+            cluster_size=tile.cluster_size,
+            flops=tile.flops,
+            mode=tile.mode,
+            params=tile.params,
+        )
+
+
+def _role_rows(role: RoleDraft, entry: int) -> list[Instruction]:
+    labels: dict[str, int] = {}
+    count = entry
+    for draft in role.code:
+        if is_real(draft):
+            count += 1
+        elif draft.label:
+            labels[draft.label] = count
+    return [_row(draft, role.registers, labels) for draft in role.code if is_real(draft)]
+
+
+def _row(draft: Draft, registers: Mapping[int, int], labels: Mapping[str, int]) -> Instruction:
+    dst = [operand for operand in draft.dst if operand.value.file == "vector"]
+    return replace(
+        draft.row,
+        dst=_register(dst[0], registers) if dst else None,
+        src=tuple(_register(operand, registers) for operand in vector_sources(draft)),
+        control=draft.control,
+        target=labels[draft.target] if draft.target else None,
+    )
+
+
+def _register(operand: Operand, registers: Mapping[int, int]) -> Register:
+    return Register(registers[operand.value.id] + operand.offset, operand.count, operand.reuse)
+
+
+def shared_bytes(tile: TileProgram, machine: Machine) -> int:
+    """Shared memory of a CTA: tiles, aligned for their swizzle, then the mbarriers."""
+    total, parts = 0, []
+    for shared in tile.shared:
+        size = shared.stages * shared.rows * shared.cols * dtype_bytes(shared.dtype)
+        alignment = TILE_ALIGNMENT_BYTES if shared.swizzle_bytes else PLAIN_ALIGNMENT_BYTES
+        total = -(-total // alignment) * alignment + size
+        parts.append(f"{shared.name} {size}")
+    total += MBARRIER_BYTES * sum(barrier.count for barrier in tile.barriers)
+    if total > machine.shared_memory_bytes_per_cta:
+        raise UserError(
+            f"kernel {tile.name} needs {total} bytes of shared memory a CTA ({', '.join(parts)}), "
+            f"{machine.name} has {machine.shared_memory_bytes_per_cta}",
+            hint="use fewer stages or a smaller tile",
+        )
+    return total
+
+
+def tensor_memory_columns(tile: TileProgram, machine: Machine) -> int:
+    """Tensor-memory columns of a CTA, as the hardware allocates them."""
+    if not tile.tensor_memory:
+        return 0
+    used = sum(t.stages * -(-t.cols * dtype_bytes(t.dtype) // TMEM_COLUMN_BYTES) for t in tile.tensor_memory)
+    columns = max(TMEM_ALLOCATION_COLUMNS, 1 << (used - 1).bit_length())
+    if columns > machine.tensor_memory_columns:
+        raise UserError(
+            f"kernel {tile.name} needs {used} columns of tensor memory (allocated: {columns}), "
+            f"{machine.name} has {machine.tensor_memory_columns}",
+            hint="use fewer accumulator stages or a narrower tile",
+        )
+    return columns

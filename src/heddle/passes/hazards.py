@@ -1,0 +1,186 @@
+"""Forward data flow of what is still on its way: the analysis behind `set_control`.
+
+The state at a point holds, for each register, the cycles until a result of known latency is there, the instructions that
+may still write it, and those that may still read it. Distances count only what is certain: stall counts and pipe intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from heddle.machine.spec import Machine
+from heddle.passes.draft import Draft
+from heddle.passes.timing import KNOWN_WRITERS, LATE_READERS, LATE_WRITERS, Timing, is_real, places, timing
+
+Place = tuple[str, int]
+NOBODY: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class State:
+    """See the module. `known`: long results of known latency, by producer: cycles left and the registers."""
+
+    ready: dict[Place, int] = field(default_factory=dict)
+    known: dict[int, tuple[int, frozenset[Place]]] = field(default_factory=dict)
+    writers: dict[Place, frozenset[int]] = field(default_factory=dict)
+    readers: dict[Place, frozenset[int]] = field(default_factory=dict)
+    pipes: dict[str, int] = field(default_factory=dict)
+
+    def copy(self) -> State:
+        """An independent copy."""
+        return State(dict(self.ready), dict(self.known), dict(self.writers), dict(self.readers), dict(self.pipes))
+
+    def age(self, cycles: int) -> None:
+        """Let time pass."""
+        if cycles <= 0:
+            return
+        self.ready = {place: left - cycles for place, left in self.ready.items() if left > cycles}
+        self.known = {who: (left - cycles, where) for who, (left, where) in self.known.items() if left > cycles}
+        self.pipes = {pipe: left - cycles for pipe, left in self.pipes.items() if left > cycles}
+
+    def merge(self, other: State) -> bool:
+        """Take in what may be the case on another path; returns whether anything changed."""
+        before = self._size()
+        for place, left in other.ready.items():
+            self.ready[place] = max(left, self.ready.get(place, 0))
+        for producer, (left, where) in other.known.items():
+            mine_left, mine_where = self.known.get(producer, (0, frozenset()))
+            self.known[producer] = (max(left, mine_left), where | mine_where)
+        for mine, theirs in ((self.writers, other.writers), (self.readers, other.readers)):
+            for place, who in theirs.items():
+                mine[place] = mine.get(place, NOBODY) | who
+        self.pipes = {p: min(left, other.pipes[p]) for p, left in self.pipes.items() if p in other.pipes}
+        return before != self._size()
+
+    def _size(self) -> tuple[int, ...]:
+        """A measure that grows (or, for pipes, shrinks) with every change by `merge`."""
+        return (
+            len(self.ready),
+            sum(self.ready.values()),
+            sum(left + len(where) for left, where in self.known.values()),
+            sum(len(who) for who in self.writers.values()),
+            sum(len(who) for who in self.readers.values()),
+            sum(self.pipes.values()),
+        )
+
+    def clear(self, who: frozenset[int], reads_only: bool) -> None:
+        """Instructions `who` have read their operands and, unless `reads_only`, written their results."""
+        tables = (self.readers,) if reads_only else (self.readers, self.writers)
+        for table in tables:
+            for place, pending in list(table.items()):
+                if pending & who:
+                    left = pending - who
+                    if left:
+                        table[place] = left
+                    else:
+                        del table[place]
+        if not reads_only:
+            for producer in who:
+                self.known.pop(producer, None)
+
+
+@dataclass(slots=True)
+class Needs:
+    """What an instruction must wait for: results, operand reads, and cycles that the one before must add."""
+
+    results: frozenset[int] = NOBODY
+    reads: frozenset[int] = NOBODY
+    cycles: int = 0
+
+
+class Hazards:
+    """The analysis of one role: `needs[i]` for each instruction, given stall counts and the counters' sharing."""
+
+    def __init__(self, code: Sequence[Draft], registers: dict[int, int], machine: Machine) -> None:
+        self.code = code
+        self.timings: list[Timing | None] = [timing(machine, d.row) if is_real(d) else None for d in code]
+        self.reads = [places(d.reads() + d.after, registers) for d in code]
+        self.late_reads = [places(d.src, registers) for d in code]
+        self.writes = [places(d.dst, registers) for d in code]
+        self.labels = {d.label: i for i, d in enumerate(code) if d.label}
+
+    def solve(self, stalls: list[int], together: Mapping[tuple[int, bool], frozenset[int]]) -> list[Needs]:
+        """Sweep until nothing changes. `together[(i, reads)]`: all whose counter is at rest once i's is."""
+        needs = [Needs() for _ in self.code]
+        arriving: dict[int, State] = {}
+        changed = True
+        while changed:
+            changed = False
+            state: State | None = State()
+            for index, draft in enumerate(self.code):
+                if draft.label:
+                    state = self._join(arriving.get(index), state)
+                if state is None:
+                    continue
+                if self.timings[index] is None:
+                    for place in self.writes[index]:
+                        state.ready.pop(place, None)
+                    continue
+                needs[index] = self._step(index, state, stalls, together)
+                if draft.target:
+                    target = self.labels[draft.target]
+                    if target in arriving:
+                        changed |= arriving[target].merge(state)
+                    else:
+                        arriving[target], changed = state.copy(), True
+                if draft.op == "EXIT":
+                    state = None
+        return needs
+
+    @staticmethod
+    def _join(arriving: State | None, state: State | None) -> State | None:
+        if arriving is None:
+            return state
+        joined = arriving.copy()
+        if state is not None:
+            joined.merge(state)
+        return joined
+
+    def _step(
+        self, index: int, state: State, stalls: list[int], together: Mapping[tuple[int, bool], frozenset[int]]
+    ) -> Needs:
+        timed = self.timings[index]
+        assert timed is not None
+        state.age(state.pipes.get(timed.pipe, 0))
+        needs = self._needs(index, state, timed)
+        for who in needs.results:
+            state.clear(together.get((who, False), frozenset({who})), reads_only=False)
+        for who in needs.reads:
+            state.clear(together.get((who, True), frozenset({who})), reads_only=True)
+        state.age(needs.cycles)
+        self._issue(index, state, timed)
+        state.age(max(1, stalls[index]))
+        return needs
+
+    def _needs(self, index: int, state: State, timed: Timing) -> Needs:
+        needs = Needs()
+        reads, writes = self.reads[index], self.writes[index]
+        touched = set(reads) | set(writes)
+        for place in touched:
+            needs.results |= state.writers.get(place, NOBODY)
+        needs.results |= {who for who, (_, where) in state.known.items() if where & touched}
+        for place in reads:
+            needs.cycles = max(needs.cycles, state.ready.get(place, 0))
+        for place in writes:
+            needs.reads |= state.readers.get(place, NOBODY) - needs.results
+            if place in state.ready:  # the later write must land later
+                needs.cycles = max(needs.cycles, state.ready[place] - max(0, timed.latency - 1))
+        return needs
+
+    def _issue(self, index: int, state: State, timed: Timing) -> None:
+        for place in self.writes[index]:
+            state.ready.pop(place, None)
+            if timed.unit in LATE_WRITERS:
+                state.writers[place] = frozenset({index})
+            elif timed.latency and timed.unit not in KNOWN_WRITERS:
+                state.ready[place] = timed.latency
+        if timed.unit in KNOWN_WRITERS:
+            state.known[index] = (timed.latency, frozenset(self.writes[index]))
+        if timed.unit in LATE_READERS:
+            for place in self.late_reads[index]:
+                state.readers[place] = state.readers.get(place, NOBODY) | {index}
+        if timed.gap > 1:
+            state.pipes[timed.pipe] = timed.gap
+        elif timed.pipe in state.pipes:
+            del state.pipes[timed.pipe]

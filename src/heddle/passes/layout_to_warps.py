@@ -1,0 +1,161 @@
+"""Pass 1: divide register tiles among the warps of the role that uses them.
+
+A register tile is spread over all warps of one role. Three layouts exist, by generation and matrix unit:
+`fragment` (mma.sync): a warp has one block of the tile, cut into 16 x 8 atoms;
+`group` (wgmma): warp w has rows [16 w, 16 w + 16) of each band of 16 x warps rows, so that four warps hold 64 rows;
+`lane` (tcgen05): warp w has rows [32 w, 32 w + 32) of each band, one row a lane, as tensor memory is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from heddle.errors import SourceLocation, UserError, unknown_name
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import (
+    Elementwise,
+    Fill,
+    LoadGlobal,
+    LoadShared,
+    LoadTensorMemory,
+    Mma,
+    Op,
+    RegisterTile,
+    RoleBody,
+    RowReduce,
+    StoreGlobal,
+    StoreShared,
+    TileProgram,
+)
+from heddle.ir.warp import Access
+from heddle.machine.spec import Machine
+
+LANES = 32
+REGISTER_BYTES = 4
+ATOM_ROWS, ATOM_COLS = 16, 8  # accumulator atom of mma.sync and wgmma (PTX ISA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarpLayout:
+    """How one warp of a role holds a register tile: `bands` pieces of `rows` x `cols`, `band_registers` registers a lane each."""
+
+    tile: RegisterTile
+    kind: Literal["fragment", "group", "lane"]
+    warps: int
+    rows: int
+    cols: int
+    bands: int
+    band_registers: int
+
+    @property
+    def row_step(self) -> int:
+        """Rows of the tile between two bands of a warp."""
+        return self.rows * self.warps
+
+    @property
+    def registers(self) -> int:
+        """Registers a lane for the whole tile."""
+        return self.bands * self.band_registers
+
+    def band(self, index: int, name: str) -> Access:
+        """The part of object `name` that a warp holds in band `index`, by its rank in the role."""
+        grid_cols = self.tile.warp_grid[1]
+        return Access(
+            object=name,
+            row=index * self.row_step,
+            rows=self.rows,
+            cols=self.cols,
+            rank_row=self.rows,
+            rank_col=self.cols if grid_cols > 1 and self.tile.cols > 1 else 0,
+            rank_cols=grid_cols,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidOut:
+    """A tile program and the layout of each (role, register tile)."""
+
+    program: TileProgram
+    layouts: Mapping[tuple[str, str], WarpLayout]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutToWarps:
+    """Give every register tile of every role a `WarpLayout`."""
+
+    def run(self, program: TileProgram, machine: Machine) -> LaidOut:
+        """Lay out the program for `machine`. Raises UserError where a tile does not divide."""
+        if program.architecture != machine.architecture:
+            raise UserError(
+                f"kernel {program.name} is written for {program.architecture}, {machine.name} is {machine.architecture}"
+            )
+        tiles = {tile.name: tile for tile in program.registers}
+        layouts: dict[tuple[str, str], WarpLayout] = {}
+        for role in program.roles:
+            for name, where in register_tiles(role.body):
+                if name not in tiles:
+                    raise unknown_name("register tile", name, tiles, where)
+                if (role.name, name) not in layouts:
+                    layouts[role.name, name] = layout(tiles[name], role, program.architecture, where)
+        return LaidOut(program=program, layouts=layouts)
+
+
+def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceLocation | None) -> WarpLayout:
+    """The layout of `tile` over the warps of `role`."""
+    grid_rows, grid_cols = tile.warp_grid
+    if grid_rows * grid_cols != role.warps:
+        raise UserError(
+            f"register tile {tile.name} has a warp grid of {grid_rows} x {grid_cols}, role {role.name} has {role.warps} warps",
+            where=where,
+        )
+    kind: Literal["fragment", "group", "lane"] = "fragment"
+    if architecture == "sm_90" and grid_cols == 1 and grid_rows % 4 == 0:
+        kind = "group"
+    elif architecture == "sm_100" and grid_cols == 1:
+        kind = "lane"
+    atom_rows = LANES if kind == "lane" else ATOM_ROWS
+    if tile.rows % (atom_rows * grid_rows) or (tile.cols != 1 and tile.cols % (ATOM_COLS * grid_cols)):
+        raise UserError(
+            f"register tile {tile.name} of {tile.rows} x {tile.cols} does not divide into {atom_rows} x {ATOM_COLS} atoms "
+            f"over {grid_rows} x {grid_cols} warps",
+            where=where,
+            hint=f"rows must be a multiple of {atom_rows * grid_rows}, columns of {ATOM_COLS * grid_cols}",
+        )
+    rows = tile.rows // grid_rows if kind == "fragment" else atom_rows
+    cols = max(1, tile.cols // grid_cols)
+    bands = tile.rows // (rows * grid_rows)
+    if tile.cols == 1:  # a lane holds the rows that it holds of a matrix tile: two of sixteen, or one of 32
+        registers = 1 if kind == "lane" else rows // (ATOM_ROWS // 2)
+    else:
+        registers = rows * cols * dtype_bytes(tile.dtype, where) // (LANES * REGISTER_BYTES)
+    return WarpLayout(
+        tile=tile, kind=kind, warps=role.warps, rows=rows, cols=cols, bands=bands, band_registers=registers
+    )
+
+
+def register_tiles(body: tuple[Op, ...]) -> Iterator[tuple[str, SourceLocation | None]]:
+    """Names of the register tiles that operations use, nested bodies included, with the line of the use."""
+    for op in body:
+        for name in _names(op):
+            yield name, op.where
+        for part in fields(op):
+            inner = getattr(op, part.name)
+            if part.name in ("body", "otherwise") and isinstance(inner, tuple):
+                yield from register_tiles(inner)
+
+
+def _names(op: Op) -> tuple[str, ...]:
+    match op:
+        case LoadGlobal(dst=name) | LoadShared(dst=name) | LoadTensorMemory(dst=name) | Fill(dst=name):
+            return (name,)
+        case StoreGlobal(src=name) | StoreShared(src=name):
+            return (name,)
+        case RowReduce(dst=dst, src=src):
+            return (dst, src)
+        case Elementwise(dst=name, sources=sources):
+            return (name, *sources)
+        case Mma(acc=acc, a=a):
+            return tuple(name for name in (acc, a) if isinstance(name, str))
+    return ()

@@ -1,0 +1,71 @@
+"""Pass 3: which registers are live after each instruction, by backward data flow over the role's control flow.
+
+Sets are integers with one bit for each register of each value, so that a part of a tile can die before the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from heddle.passes.draft import Draft, Operand, Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Liveness:
+    """`after[i]`: registers live after instruction i; `masks`: bits of each value, by id; `values` in order of first use."""
+
+    after: tuple[int, ...]
+    at_entry: int
+    values: tuple[Value, ...]
+    masks: Mapping[int, int]
+
+    def live_values(self, mask: int) -> list[Value]:
+        """The values that have a register in a set."""
+        return [value for value in self.values if mask & self.masks[value.id]]
+
+    def pressure(self, mask: int, file: str = "vector") -> int:
+        """Registers of a file in a set."""
+        return sum((mask & self.masks[value.id]).bit_count() for value in self.values if value.file == file)
+
+
+def liveness(code: Sequence[Draft]) -> Liveness:
+    """Solve liveness of one role's code."""
+    values = _values(code)
+    starts, masks, bit = {}, {}, 0
+    for value in values:
+        starts[value.id] = bit
+        masks[value.id] = ((1 << value.count) - 1) << bit
+        bit += value.count
+    reads = [_mask(draft.reads() + draft.after, starts) for draft in code]
+    writes = [_mask(draft.dst, starts) & ~(_mask(draft.dst[:1], starts) if draft.accumulates else 0) for draft in code]
+    labels = {draft.label: index for index, draft in enumerate(code) if draft.label}
+    after = [0] * len(code)
+    before = [0] * (len(code) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(len(code) - 1, -1, -1):
+            draft = code[index]
+            out = 0 if draft.op == "EXIT" else before[index + 1]
+            if draft.target:
+                out |= before[labels[draft.target]]
+            into = reads[index] | (out & ~writes[index])
+            if out != after[index] or into != before[index]:
+                after[index], before[index], changed = out, into, True
+    return Liveness(after=tuple(after), at_entry=before[0], values=values, masks=masks)
+
+
+def _values(code: Sequence[Draft]) -> tuple[Value, ...]:
+    seen: dict[int, Value] = {}
+    for draft in code:
+        for operand in draft.dst + draft.src + draft.after:
+            seen.setdefault(operand.value.id, operand.value)
+    return tuple(seen.values())
+
+
+def _mask(operands: Iterable[Operand], starts: Mapping[int, int]) -> int:
+    mask = 0
+    for operand in operands:
+        mask |= ((1 << operand.count) - 1) << (starts[operand.value.id] + operand.offset)
+    return mask

@@ -1,0 +1,139 @@
+"""Pass 2: select instructions for each tile operation, by GPU generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from heddle.errors import UnsupportedError
+from heddle.ir import tile as t
+from heddle.ir.warp import DataObject
+from heddle.machine.spec import Machine
+from heddle.passes.draft import DraftProgram, RoleDraft
+from heddle.passes.layout_to_warps import LaidOut
+from heddle.passes.select import bulk, elementwise, flow, sm_80, sm_90, sm_100, stores, synchronisation
+from heddle.passes.select.tables import Tables
+from heddle.passes.select.writer import RoleWriter
+
+Handler = Callable[[RoleWriter, Any], None]
+
+COMMON: dict[type[t.Op], Handler] = {
+    t.Advance: flow.lower_advance,
+    t.Fill: elementwise.lower_fill,
+    t.Elementwise: elementwise.lower_elementwise,
+    t.RowReduce: elementwise.lower_row_reduce,
+    t.StoreShared: stores.lower_store_shared,
+    t.LoadShared: stores.lower_load_shared,
+    t.StoreGlobal: stores.lower_store_global,
+    t.LoadGlobal: stores.lower_load_global,
+    t.CpAsync: sm_80.lower_cp_async,
+    t.CpAsyncCommit: synchronisation.lower_cp_async_commit,
+    t.CpAsyncWait: synchronisation.lower_cp_async_wait,
+    t.Sync: synchronisation.lower_sync,
+    t.Fence: synchronisation.lower_fence,
+    t.Signal: synchronisation.lower_signal,
+    t.Await: synchronisation.lower_await,
+}
+BULK: dict[type[t.Op], Handler] = {
+    t.TmaLoad: bulk.lower_tma_load,
+    t.TmaStore: bulk.lower_tma_store,
+    t.TmaStoreWait: bulk.lower_tma_store_wait,
+    t.Wait: synchronisation.lower_wait,
+    t.Arrive: synchronisation.lower_arrive,
+    t.Expect: synchronisation.lower_expect,
+    t.ClusterSync: synchronisation.lower_cluster_sync,
+}
+GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
+    "sm_80": {**COMMON, t.Mma: sm_80.lower_mma},
+    "sm_90": {
+        **COMMON,
+        **BULK,
+        t.Mma: sm_90.lower_mma,
+        t.MmaCommit: sm_90.lower_mma_commit,
+        t.MmaWait: sm_90.lower_mma_wait,
+    },
+    "sm_100": {
+        **COMMON,
+        **BULK,
+        t.Mma: sm_100.lower_mma,
+        t.MmaCommit: sm_100.lower_mma_commit,
+        t.LoadTensorMemory: sm_100.lower_load_tensor_memory,
+    },
+}
+NESTED = {t.For: flow.lower_for, t.ForEachItem: flow.lower_for_each_item, t.When: flow.lower_when}
+
+
+@dataclass(frozen=True, slots=True)
+class SelectInstructions:
+    """Lower every operation to instructions on virtual registers.
+
+    `hoisted_descriptors`: wgmma descriptors advance by one add, as library kernels do; False: they are rebuilt from an
+    address for each instruction, as a compiler does for a plain kernel.
+    """
+
+    hoisted_descriptors: bool = True
+
+    def run(self, laid_out: LaidOut, machine: Machine) -> DraftProgram:
+        """Select for the generation of the program. Raises UserError or UnsupportedError at the operation's line."""
+        program = laid_out.program
+        tables = Tables(program)
+        roles, first_warp = [], 0
+        for role in program.roles:
+            writer = RoleWriter(laid_out, machine, tables, role, first_warp, self.hoisted_descriptors)
+            roles.append(RoleDraft(body=role, first_warp=first_warp, code=flow.lower_role(writer, lower)))
+            first_warp += role.warps
+        _declare_objects(tables)
+        return DraftProgram(
+            tile=program,
+            roles=tuple(roles),
+            streams=tuple(tables.streams.values()),
+            work=tables.work(),
+            sources=tuple(tables.sources),
+            effects=tuple(tables.effects),
+            objects=tuple(tables.objects.values()),
+        )
+
+
+def lower(writer: RoleWriter, op: t.Op) -> None:
+    """Lower one operation and everything inside it."""
+    writer.begin(op)
+    if not isinstance(op, t.Mma | t.MmaCommit | t.Advance):
+        writer.arrived = False
+    nested = NESTED.get(type(op))
+    if nested is not None:
+        nested(writer, op, lower)  # type: ignore[operator]  # each takes its own type of operation
+        return
+    handlers = GENERATIONS[writer.program.architecture]
+    handler = handlers.get(type(op))
+    if handler is None:
+        raise UnsupportedError(
+            f"{type(op).__name__} does not exist on {writer.program.architecture}",
+            where=writer.where,
+            hint=f"operations there: {', '.join(sorted(kind.__name__ for kind in handlers))}",
+        )
+    handler(writer, op)
+
+
+def _declare_objects(tables: Tables) -> None:
+    program = tables.program
+    for tile in program.shared:
+        tables.add_object(
+            DataObject(
+                name=tile.name, space="shared", shape=(tile.stages, tile.rows, tile.cols), dtype=tile.dtype, scope="cta"
+            )
+        )
+    for memory in program.tensor_memory:
+        tables.add_object(
+            DataObject(
+                name=memory.name,
+                space="tensor_memory",
+                shape=(memory.stages, memory.rows, memory.cols),
+                dtype=memory.dtype,
+                scope="cta",
+            )
+        )
+    for tensor in program.tensors:
+        tables.add_object(
+            DataObject(name=tensor.name, space="global", shape=tensor.shape, dtype=tensor.dtype, scope="global")
+        )

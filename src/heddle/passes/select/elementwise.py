@@ -1,0 +1,222 @@
+"""Fill, element-by-element functions and row reductions on register tiles: a few fixed operations for each register."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from heddle.errors import UserError, unknown_name
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import Elementwise, Fill, RowReduce
+from heddle.passes.draft import Operand
+from heddle.passes.select.writer import RoleWriter
+
+REGISTER_BYTES = 4
+
+# Operations for one fp32 register; "d" is the destination, "0", "1" the sources, "t" a temporary of the step before.
+FP32_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
+    "add": (("FADD", "01"),),
+    "sub": (("FADD", "01"),),
+    "mul": (("FMUL", "01"),),
+    "max": (("FMNMX", "01"),),
+    "min": (("FMNMX", "01"),),
+    "fma": (("FFMA", "012"),),
+    "copy": (("MOV", "0"),),
+    "scale": (("FMUL", "0"),),
+    "affine": (("FFMA", "0"),),
+    "relu": (("FMNMX", "0"),),
+    "exp2": (("MUFU", "0"),),
+    "log2": (("MUFU", "0"),),
+    "rcp": (("MUFU", "0"),),
+    "rsqrt": (("MUFU", "0"),),
+    "tanh": (("MUFU", "0"),),
+    "exp": (("FMUL", "0"), ("MUFU", "t")),
+    "sub_exp2": (("FFMA", "01"), ("MUFU", "t")),
+    "div": (("MUFU", "1"), ("FMUL", "0t")),
+    "sigmoid": (("FMUL", "0"), ("MUFU", "t"), ("FADD", "t"), ("MUFU", "t")),
+    "silu": (("FMUL", "0"), ("MUFU", "t"), ("FADD", "t"), ("MUFU", "t"), ("FMUL", "0t")),
+    "gelu": (("FMUL", "0"), ("FFMA", "0t"), ("MUFU", "t"), ("FFMA", "0t"), ("FMUL", "0t")),
+}
+PACKED_OPS = {"FADD": "HADD2", "FMUL": "HMUL2", "FFMA": "HFMA2"}  # two fp16 or bf16 elements a register
+
+
+def lower_fill(writer: RoleWriter, op: Fill) -> None:
+    """One move a register."""
+    start = len(writer.code)
+    for register in writer.tile_registers(op.dst):
+        writer.emit("MOV", register)
+    _add_effects(writer, start, "fill", [], op.dst, value=op.value)
+
+
+def lower_elementwise(writer: RoleWriter, op: Elementwise) -> None:
+    """The function's operations on each register, then one effect a band."""
+    start = len(writer.code)
+    if op.function == "cast":
+        _cast(writer, op)
+    else:
+        _steps(writer, op)
+    params: dict[str, float | int | str] = {"function": op.function}
+    params |= {f"scalar{i}": value for i, value in enumerate(op.scalars)}
+    _add_effects(writer, start, "elementwise", list(op.sources), op.dst, columns=op.source_cols, **params)
+
+
+def _steps(writer: RoleWriter, op: Elementwise) -> None:
+    if op.function not in FP32_STEPS:
+        raise unknown_name("function", op.function, (*FP32_STEPS, "cast"), writer.where)
+    packed = dtype_bytes(writer.layout(op.dst).tile.dtype) < REGISTER_BYTES
+    sources = [source_registers(writer, op, i) for i in range(len(op.sources))]
+    for index, dst in enumerate(writer.tile_registers(op.dst)):
+        temporary = Operand(writer.value("t"))
+        steps = FP32_STEPS[op.function]
+        for number, (opcode, names) in enumerate(steps):
+            src = [temporary if name == "t" else sources[int(name)][index] for name in names if _has(name, sources)]
+            last = number == len(steps) - 1
+            target = dst if last else Operand(writer.value("t"))
+            writer.emit(PACKED_OPS.get(opcode, opcode) if packed else opcode, target, src)
+            temporary = target
+
+
+def _has(name: str, sources: list[list[Operand]]) -> bool:
+    return name == "t" or int(name) < len(sources)
+
+
+def _cast(writer: RoleWriter, op: Elementwise) -> None:
+    source, target = writer.layout(op.sources[0]).tile, writer.layout(op.dst).tile
+    convert(
+        writer,
+        source_registers(writer, op, 0, same_size=False),
+        writer.tile_registers(op.dst),
+        dtype_bytes(source.dtype),
+        dtype_bytes(target.dtype),
+    )
+
+
+def convert(
+    writer: RoleWriter, source: list[Operand], target: list[Operand], source_bytes: int, target_bytes: int
+) -> None:
+    """Conversions between registers: F2FP packs two; HADD2 and F2F unpack one; equal sizes move."""
+    if source_bytes == target_bytes:
+        for dst, src in zip(target, source, strict=True):
+            writer.emit("MOV", dst, (src,))
+    elif source_bytes > target_bytes:
+        ratio = source_bytes // target_bytes
+        for index, dst in enumerate(target):
+            parts = source[index * ratio : (index + 1) * ratio]
+            for pair in range(0, ratio, 2):
+                partial = (dst,) if pair else ()
+                writer.emit("F2FP", dst, (*parts[pair : pair + 2], *partial))
+    else:
+        ratio = target_bytes // source_bytes
+        for index, dst in enumerate(target):
+            writer.emit("HADD2" if ratio == 2 else "F2FP", dst, (source[index // ratio],))
+
+
+def source_registers(writer: RoleWriter, op: Elementwise, index: int, same_size: bool = True) -> list[Operand]:
+    """Registers of a source in the order of the destination's: a column part, or one column broadcast."""
+    name = op.sources[index]
+    layout, target = writer.layout(name), writer.layout(op.dst)
+    registers = writer.tile_registers(name)
+    if layout.cols == 1 and target.cols > 1:
+        return _broadcast(writer, name, op.dst)
+    first = op.source_cols[index] if op.source_cols else 0
+    part = part_registers(writer, name, first, target.tile.cols)
+    registers = part
+    if same_size and len(registers) != len(writer.tile_registers(op.dst)):
+        raise UserError(
+            f"{op.function}: {name} and {op.dst} have different layouts "
+            f"({layout.tile.rows} x {layout.tile.cols} {layout.tile.dtype}, "
+            f"{target.tile.rows} x {target.tile.cols} {target.tile.dtype})",
+            where=writer.where,
+        )
+    return registers
+
+
+def part_registers(writer: RoleWriter, name: str, first_col: int, cols: int) -> list[Operand]:
+    """Registers of columns [first_col, first_col + cols) of a tile, band by band."""
+    layout = writer.layout(name)
+    if first_col == 0 and cols == layout.tile.cols:
+        return writer.tile_registers(name)
+    if layout.tile.warp_grid[1] > 1 or first_col % 8 or cols % 8 or first_col + cols > layout.tile.cols:
+        raise UserError(
+            f"columns {first_col} to {first_col + cols} of register tile {name} ({layout.tile.cols} columns) cannot be taken",
+            where=writer.where,
+            hint="a part must be a multiple of 8 columns inside a tile whose warp grid has one column",
+        )
+    registers = writer.tile_registers(name)
+    blocks = layout.rows // 16 if layout.kind == "fragment" else 1
+    row = len(registers) // (layout.bands * blocks)  # registers of one row of atoms (or lane)
+    begin, end = row * first_col // layout.cols, row * (first_col + cols) // layout.cols
+    return [r for start in range(0, len(registers), row) for r in registers[start + begin : start + end]]
+
+
+def _broadcast(writer: RoleWriter, name: str, like: str) -> list[Operand]:
+    """A column tile's registers repeated over the columns of `like`: atoms hold rows r and r + 8 in turn."""
+    column, target = writer.tile_registers(name), writer.layout(like)
+    registers = writer.tile_registers(like)
+    if target.kind == "lane":
+        row = len(registers) // target.bands
+        return [column[i // row] for i in range(len(registers))]
+    row = len(registers) // (len(column) // 2)
+    half = max(1, REGISTER_BYTES // dtype_bytes(target.tile.dtype))
+    pair = 2 // half  # registers of one row of an atom: two fp32, one packed
+    return [column[2 * (i // row) + (i // max(1, pair)) % 2] for i in range(len(registers))]
+
+
+def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
+    """A chain over the columns of each row, then two shuffles where four lanes share a row."""
+    opcode = {"max": "FMNMX", "sum": "FADD"}.get(op.function)
+    if opcode is None:
+        raise unknown_name("row reduction", op.function, ("max", "sum"), writer.where)
+    column = writer.tile_registers(op.dst)
+    start, layout = len(writer.code), writer.layout(op.src)
+    rows = _rows_of(writer, op.src, len(column))
+    for register, parts in zip(column, rows, strict=True):
+        chain = [register, *parts] if op.accumulate else list(parts)
+        total = chain[0]
+        for part in chain[1:]:
+            result = Operand(writer.value("reduced"))
+            writer.emit(opcode, result, (total, part))
+            total = result
+        for _ in range(0 if layout.kind == "lane" else 2):
+            other = Operand(writer.value("other"))
+            writer.emit("SHFL", other, (total,))
+            result = Operand(writer.value("reduced"))
+            writer.emit(opcode, result, (total, other))
+            total = result
+        writer.emit("MOV", register, (total,))
+    sources = [op.src, op.dst] if op.accumulate else [op.src]
+    _add_effects(writer, start, "row_reduce", sources, op.dst, function=op.function)
+
+
+def _rows_of(writer: RoleWriter, name: str, rows: int) -> list[list[Operand]]:
+    registers, layout = writer.tile_registers(name), writer.layout(name)
+    if layout.kind == "lane":
+        size = len(registers) // rows
+        return [registers[i * size : (i + 1) * size] for i in range(rows)]
+    size = len(registers) // (rows // 2)
+    groups = [registers[i * size : (i + 1) * size] for i in range(rows // 2)]
+    return [[r for i, r in enumerate(group) if (i // 2) % 2 == half] for group in groups for half in range(2)]
+
+
+def _add_effects(
+    writer: RoleWriter,
+    start: int,
+    kind: str,
+    sources: list[str],
+    dst: str,
+    columns: tuple[int, ...] = (),
+    **params: float | int | str,
+) -> None:
+    """Attach one effect a band to the last of the band's instructions (code from `start` on is in the order of bands)."""
+    target = writer.layout(dst)
+    count = len(writer.code) - start
+    for band in range(target.bands):
+        reads = []
+        for index, name in enumerate(sources):
+            access = writer.tile_band(name, band)
+            if columns and access.cols > 1:
+                access = replace(access, col=access.col + columns[index], cols=min(access.cols, target.cols))
+            reads.append(access)
+        effect = writer.effect(kind, reads, [writer.tile_band(dst, band)], **params)
+        position = start + (band + 1) * count // target.bands - 1
+        draft = writer.code[position]
+        writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))

@@ -1,0 +1,142 @@
+"""Blackwell: tcgen05.mma issued by one warp, accumulators in tensor memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from heddle.errors import UserError, unknown_name
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import LoadTensorMemory, Mma, MmaCommit, SharedRef, TensorMemoryTile, TmemRef
+from heddle.ir.warp import Access
+from heddle.passes.draft import Operand
+from heddle.passes.layout_to_warps import LANES, REGISTER_BYTES
+from heddle.passes.select.synchronisation import barrier_address
+from heddle.passes.select.writer import RoleWriter
+
+STEP_BYTES = 32  # k extent of one tcgen05.mma (PTX ISA: 16 x 16 bit, 32 x 8 bit)
+ROWS = (64, 128)  # rows of one CTA
+MAX_COLS = 256  # largest n
+LOAD_COLS = 32  # columns of one LDTM.x32: 32 registers a lane
+
+
+def lower_mma(writer: RoleWriter, op: Mma) -> None:
+    """One UTCHMMA for each k-step: two descriptors advanced by one add each."""
+    rows, cols, k = _check(writer, op)
+    assert isinstance(op.acc, TmemRef)
+    assert isinstance(op.a, SharedRef)
+    first = [writer.scalar("UISETP", name="accumulate")] if op.accumulate == "first_iteration" else []
+    accumulator = writer.kept(f"{op.acc.tile}.tmem")
+    if op.acc.ring:
+        accumulator = writer.scalar("ULEA", accumulator, writer.stage(op.acc.ring), name="tmem")
+    bases = [_base(writer, ref) for ref in (op.a, op.b)]
+    dtype = writer.shared_tile(op.b.tile).dtype
+    for step in range(op.b.cols // k):
+        lows = [writer.scalar("UIADD3", base, name="descriptor") if step else base for base in bases]
+        high = writer.scalar("UMOV", name="descriptor_high")
+        writer.emit(
+            "UTCQMMA" if dtype_bytes(dtype) == 1 else "UTCHMMA",
+            src=(*lows, high, accumulator, *(first if step == 0 else [])),
+            shape=(rows, cols, k),
+            form="ss",
+            dtype=dtype,
+            ctas=op.ctas,
+            by="role",
+            effect=_effect(writer, op, op.acc, op.a, step, k),
+        )
+
+
+def _check(writer: RoleWriter, op: Mma) -> tuple[int, int, int]:
+    """Rows and columns of the instruction (both CTAs of a pair together) and its k extent."""
+    if not isinstance(op.acc, TmemRef):
+        raise UserError("tcgen05 accumulates in tensor memory; the accumulator is a register tile", where=writer.where)
+    if not isinstance(op.a, SharedRef):
+        raise UserError("the A operand of tcgen05.mma must be a shared tile", where=writer.where)
+    tmem_tile(writer, op.acc.tile)
+    k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
+    cols = op.b.rows * op.ctas
+    if op.a.rows not in ROWS or cols > MAX_COLS or cols % 16:
+        raise UserError(
+            f"tcgen05.mma of {op.a.rows} rows a CTA and n = {cols}: rows must be 64 or 128, n a multiple of 16 up to {MAX_COLS}",
+            where=writer.where,
+        )
+    if (op.acc.rows, op.acc.cols) != (op.a.rows, cols) or op.a.cols != op.b.cols or op.b.cols % k:
+        raise UserError(
+            f"mma of a {op.a.rows} x {op.a.cols} and b {op.b.rows} x {op.b.cols} ({op.ctas} CTAs) into "
+            f"{op.acc.rows} x {op.acc.cols}: needs a [m, k], b [n / CTAs, k], k a multiple of {k}",
+            where=writer.where,
+        )
+    return op.a.rows * op.ctas, cols, k
+
+
+def tmem_tile(writer: RoleWriter, name: str) -> TensorMemoryTile:
+    """The tensor-memory tile called `name`."""
+    for tile in writer.program.tensor_memory:
+        if tile.name == name:
+            return tile
+    raise unknown_name("tensor-memory tile", name, (t.name for t in writer.program.tensor_memory), writer.where)
+
+
+def _base(writer: RoleWriter, ref: SharedRef) -> Operand:
+    base = writer.kept(f"{ref.tile}.descriptor")
+    return writer.scalar("ULEA", base, writer.stage(ref.ring), name="descriptor") if ref.ring else base
+
+
+def _effect(writer: RoleWriter, op: Mma, acc: TmemRef, a: SharedRef, step: int, k: int) -> int:
+    mode: dict[str, float | int | str] = {"accumulate": 1}
+    if step == 0 and op.accumulate == "first_iteration":
+        mode = {"accumulate": 2, "level": writer.level(op.loop)}
+    elif step == 0 and op.accumulate is False:
+        mode = {"accumulate": 0}
+    if op.ctas > 1:
+        mode["ctas"] = op.ctas
+    reads = [_k_slice(writer.shared_access(ref), step, k) for ref in (a, op.b)]
+    return writer.effect("mma", reads, [writer.tmem_access(acc)], **mode)
+
+
+def _k_slice(access: Access, step: int, k: int) -> Access:
+    return replace(access, col=access.col + step * k, cols=k)
+
+
+def lower_mma_commit(writer: RoleWriter, op: MmaCommit) -> None:
+    """Arrive on an mbarrier when the matrix instructions so far are complete."""
+    if op.barrier is None:
+        raise UserError("tcgen05.commit needs an mbarrier", where=writer.where)
+    reference = writer.barrier(op.barrier)
+    writer.emit("UTCBAR", src=(barrier_address(writer, op.barrier),), barrier=reference, by="role")
+
+
+def lower_load_tensor_memory(writer: RoleWriter, op: LoadTensorMemory) -> None:
+    """LDTM of up to 32 columns each, then a wait for all of them."""
+    layout, source = writer.layout(op.dst), tmem_tile(writer, op.src.tile)
+    if layout.kind != "lane" or (op.src.rows, op.src.cols) != (layout.tile.rows, layout.tile.cols):
+        raise UserError(
+            f"tensor memory box {op.src.rows} x {op.src.cols} and register tile {op.dst} {layout.tile.rows} x "
+            f"{layout.tile.cols} (warp grid {layout.tile.warp_grid}) differ",
+            where=writer.where,
+            hint="use equal shapes and a warp grid of (warps, 1)",
+        )
+    if source.dtype != layout.tile.dtype:
+        raise UserError(
+            f"tensor memory tile {source.name} is {source.dtype}, {op.dst} {layout.tile.dtype}", where=writer.where
+        )
+    address = writer.kept(f"{op.src.tile}.tmem")
+    if op.src.ring:
+        address = writer.scalar("ULEA", address, writer.stage(op.src.ring), name="tmem")
+    values = writer.tile_values(op.dst)
+    for band, value in enumerate(values):
+        place = layout.band(band, writer.tile_object(op.dst))
+        for start in range(0, value.count, LOAD_COLS):
+            count = min(LOAD_COLS, value.count - start)
+            target = replace(place, col=start, cols=count)
+            memory = replace(
+                writer.tmem_access(op.src), row=op.src.row + place.row, rows=place.rows, rank_row=place.rank_row
+            )
+            memory = replace(memory, col=op.src.col + start, cols=count)
+            writer.emit(
+                "LDTM",
+                Operand(value, start, count),
+                (address,),
+                bytes=LANES * REGISTER_BYTES * count,
+                effect=writer.effect("copy", [memory], [target]),
+            )
+    writer.emit("FENCE", after=[Operand(v, i) for v in values for i in range(v.count)])

@@ -1,0 +1,275 @@
+"""Ampere: cp.async copies, ldmatrix fragments with double buffering, mma.sync."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from heddle.errors import UserError
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import CpAsync, Mma, SharedRef
+from heddle.ir.warp import Access, DataObject, StreamRef
+from heddle.passes.draft import Operand, Value, whole
+from heddle.passes.layout_to_warps import LANES, WarpLayout
+from heddle.passes.select.writer import RoleWriter
+
+STEP_BYTES = 32  # k extent of one mma.sync (PTX ISA: m16n8k16 of 16 bit, m16n8k8 of tf32)
+MMA_ROWS, MMA_COLS = 16, 8
+MATRIX_BYTES = 512  # LDSM.x4: four 8 x 8 matrices of 16 bit
+MATRIX_ROWS = 16  # rows (m or n) that one LDSM.x4 covers at one k-step
+
+
+def lower_cp_async(writer: RoleWriter, op: CpAsync) -> None:
+    """LDGSTS by all warps of the role; each advances a 64-bit pointer and a shared address, under a bounds predicate."""
+    tile = writer.shared_tile(op.dst.tile)
+    size = dtype_bytes(tile.dtype)
+    access_bytes = LANES * op.bytes_per_lane
+    total, warps = op.dst.rows * op.dst.cols * size, writer.role.warps
+    if total % (access_bytes * warps):
+        raise UserError(
+            f"a cooperative copy of {op.dst.rows} x {op.dst.cols} {tile.dtype} ({total} bytes) does not divide into "
+            f"{access_bytes} bytes for each of {warps} warps",
+            where=writer.where,
+        )
+    stream = writer.tables.stream(op.src, "load", writer.level(op.src.loop), writer.where)
+    pointer = writer.kept(f"{op.src.tensor}.pointer", 2, "vector", "IMAD")
+    shared = writer.kept(f"{op.dst.tile}.copy_address", file="vector", op="IMAD")
+    inside = writer.scalar("ISETP", name="inside")
+    count, here = total // access_bytes, pointer
+    for index in range(count // warps):
+        here = here if index == 0 else _next_pointer(writer, here)
+        address = writer.scalar("IADD3", shared, *([writer.stage(op.dst.ring)] if op.dst.ring else []), name="copy")
+        writer.emit(
+            "LDGSTS",
+            src=(here, address, inside),
+            stream=StreamRef(
+                name=stream.name, offset=op.src.ahead, part=index * warps, parts=count, part_by_rank=warps > 1
+            ),
+            bytes=access_bytes,
+            effect=writer.effect(
+                "copy_async",
+                [_piece(writer.global_access(op.src), access_bytes // size, index, warps)],
+                [_piece(writer.shared_access(op.dst), access_bytes // size, index, warps)],
+            ),
+        )
+    writer.emit("IADD3", Operand(pointer.value, 0), (Operand(pointer.value, 0),))
+    writer.emit("IMAD", Operand(pointer.value, 1), (Operand(pointer.value, 1),))
+
+
+def _next_pointer(writer: RoleWriter, pointer: Operand) -> Operand:
+    following = writer.value("pointer", 2)
+    writer.emit("IADD3", Operand(following, 0), (Operand(pointer.value, 0),))
+    writer.emit("IMAD", Operand(following, 1), (Operand(pointer.value, 1),))
+    return whole(following)
+
+
+def _piece(box: Access, elements: int, index: int, warps: int) -> Access:
+    """The elements of one LDGSTS of each warp: whole rows, or a part of one row."""
+    if box.cols <= elements:
+        rows = elements // box.cols
+        return replace(box, row=box.row + index * warps * rows, rows=rows, rank_row=rows)
+    per_row = box.cols // elements
+    if warps % per_row == 0:
+        row = box.row + index * (warps // per_row)
+        return replace(box, row=row, rows=1, cols=elements, rank_row=1, rank_col=elements, rank_cols=per_row)
+    if per_row % warps == 0:
+        row, col = divmod(index * warps, per_row)
+        return replace(
+            box,
+            row=box.row + row,
+            col=box.col + col * elements,
+            rows=1,
+            cols=elements,
+            rank_col=elements,
+            rank_cols=warps,
+        )
+    raise UserError(f"rows of {box.cols} elements do not divide among {warps} warps of a cooperative copy")
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentLoad:
+    """One LDSM to be: destination, lane address, effect; `new_step`: the first of a k-step after the first."""
+
+    dst: Value
+    base: Operand
+    new_step: bool
+    bytes: int
+    effect: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Fragments of one k-step: A by 16 rows, B by 16 columns (two HMMA operands each), and the loads that fill them."""
+
+    a: tuple[Operand, ...]
+    b: tuple[Operand, ...]
+    loads: tuple[FragmentLoad, ...]
+
+
+def lower_mma(writer: RoleWriter, op: Mma) -> None:
+    """For each k-step: load the next step's fragments between this step's HMMAs."""
+    layout, count, k = _check(writer, op)
+    bases = _bases(writer, op)
+    steps = [_step(writer, op, layout, bases, index, count, k) for index in range(count)]
+    addresses: dict[int, Operand] = {}
+    for load in steps[0].loads:
+        _emit_load(writer, load, addresses)
+    for index, step in enumerate(steps):
+        following = steps[index + 1].loads if index + 1 < count else ()
+        _multiply(writer, op, layout, step, following, index, k)
+
+
+def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
+    if not isinstance(op.acc, str):
+        raise UserError(
+            "mma.sync accumulates in registers; the accumulator is a tensor-memory tile", where=writer.where
+        )
+    if op.accumulate == "first_iteration":
+        raise UserError("mma.sync always accumulates; fill the accumulator before the loop", where=writer.where)
+    layout = writer.layout(op.acc)
+    k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
+    a = (op.a.rows, op.a.cols) if isinstance(op.a, SharedRef) else _tile_shape(writer, op.a)
+    if a != (layout.tile.rows, op.b.cols) or op.b.rows != layout.tile.cols or op.b.cols % k:
+        raise UserError(
+            f"mma of a {a[0]} x {a[1]} and b {op.b.rows} x {op.b.cols} into {layout.tile.rows} x {layout.tile.cols}: "
+            f"needs a [m, k], b [n, k] and k a multiple of {k}",
+            where=writer.where,
+        )
+    return layout, op.b.cols // k, k
+
+
+def _tile_shape(writer: RoleWriter, name: str) -> tuple[int, int]:
+    tile = writer.layout(name).tile
+    return tile.rows, tile.cols
+
+
+def _bases(writer: RoleWriter, op: Mma) -> dict[str, Operand]:
+    """Lane addresses of A and B at the current stage."""
+    bases = {}
+    for name, ref in (("a", op.a), ("b", op.b)):
+        if isinstance(ref, SharedRef):
+            lane = writer.kept(f"{ref.tile}.matrix_address", file="vector", op="LOP3")
+            bases[name] = writer.scalar("IMAD", lane, writer.stage(ref.ring), name="matrix") if ref.ring else lane
+    return bases
+
+
+def _step(
+    writer: RoleWriter, op: Mma, layout: WarpLayout, bases: dict[str, Operand], index: int, count: int, k: int
+) -> Step:
+    grid_cols = layout.tile.warp_grid[1]
+    loads: list[FragmentLoad] = []
+    if isinstance(op.a, SharedRef):
+        place = replace(writer.shared_access(op.a), rank_row=layout.rows, rank_cols=grid_cols)
+        a = _operand(writer, op, "a", place, bases["a"], layout.rows, index, k, loads)
+    else:
+        a = _register_operand(writer, op.a, layout, index, count)
+    place = replace(writer.shared_access(op.b), rank_row=layout.cols, rank_cols=grid_cols, rank_swap=True)
+    b = _operand(writer, op, "b", place, bases["b"], layout.cols, index, k, loads)
+    halves = tuple(Operand(o.value, half * (o.count // 2), o.count // 2) for o in b for half in range(2))
+    first_a = [load for load in loads if load.base == bases.get("a")]
+    first_b = [load for load in loads if load.base == bases["b"]]
+    return Step(a, halves[: layout.cols // MMA_COLS], tuple(_alternate(first_a, first_b)))
+
+
+def _alternate(left: list[FragmentLoad], right: list[FragmentLoad]) -> list[FragmentLoad]:
+    both = min(len(left), len(right))
+    pairs = [load for pair in zip(left[:both], right[:both], strict=True) for load in pair]
+    return pairs + left[both:] + right[both:]
+
+
+def _operand(
+    writer: RoleWriter,
+    op: Mma,
+    name: str,
+    place: Access,
+    base: Operand,
+    extent: int,
+    index: int,
+    k: int,
+    loads: list[FragmentLoad],
+) -> tuple[Operand, ...]:
+    """LDSM.x4 (or x2 for eight rows left) covering `extent` rows of the warp's operand at one k-step."""
+    mirror = _mirror(writer, op, name, extent, k)
+    operands = []
+    for row in range(0, extent, MATRIX_ROWS):
+        rows = min(MATRIX_ROWS, extent - row)
+        value = writer.value(f"{name}{row}", 4 * rows // MATRIX_ROWS)
+        source = replace(place, row=place.row + row, col=place.col + index * k, rows=rows, cols=k)
+        target = Access(object=mirror, row=row, col=index % 2 * k, rows=rows, cols=k)
+        effect = writer.effect("copy", [source], [target])
+        loads.append(FragmentLoad(value, base, index > 0 and row == 0, MATRIX_BYTES * rows // MATRIX_ROWS, effect))
+        operands.append(whole(value))
+    return tuple(operands)
+
+
+def _mirror(writer: RoleWriter, op: Mma, name: str, extent: int, k: int) -> str:
+    """The object that holds a warp's fragments of two k-steps."""
+    dtype = writer.shared_tile(op.b.tile).dtype
+    return writer.tables.add_object(
+        DataObject(
+            name=f"{writer.role.name}.{op.acc}.{name}",
+            space="register",
+            shape=(extent, 2 * k),
+            dtype=dtype,
+            scope="warp",
+        )
+    )
+
+
+def _register_operand(writer: RoleWriter, name: str, layout: WarpLayout, index: int, count: int) -> tuple[Operand, ...]:
+    """A operand held in registers: one 16 x 16 atom of the tile for each band of 16 rows."""
+    atoms = writer.tile_values(name)
+    per_row = len(atoms) // (layout.rows // MMA_ROWS)
+    if per_row != count:
+        raise UserError(f"register operand {name} does not match the depth of the product", where=writer.where)
+    return tuple(whole(atoms[row * per_row + index]) for row in range(layout.rows // MMA_ROWS))
+
+
+def _emit_load(writer: RoleWriter, load: FragmentLoad, addresses: dict[int, Operand]) -> None:
+    """One LDSM; the first of a k-step computes the swizzled address, the others differ by an immediate."""
+    key = load.base.value.id
+    if load.new_step:
+        addresses[key] = writer.scalar("LOP3", load.base, name="matrix")
+    address = addresses.get(key, load.base)
+    writer.emit("LDSM", load.dst, (address,), bytes=load.bytes, effect=load.effect)
+
+
+def _multiply(
+    writer: RoleWriter, op: Mma, layout: WarpLayout, step: Step, following: tuple[FragmentLoad, ...], index: int, k: int
+) -> None:
+    """All HMMAs of a k-step, B outermost and A in alternating direction, with the next loads spread among them."""
+    assert isinstance(op.acc, str)
+    accumulators = writer.tile_values(op.acc)
+    cols = layout.cols // MMA_COLS
+    order = [(row if col % 2 == 0 else len(step.a) - 1 - row, col) for col in range(cols) for row in range(len(step.a))]
+    addresses: dict[int, Operand] = {}
+    overwrites = op.accumulate is False and index == 0
+    dtype = writer.shared_tile(op.b.tile).dtype
+    loads = list(following)
+    gap = max(1, len(order) // (len(loads) + 1)) if loads else 0
+    for position, (row, col) in enumerate(order):
+        if loads and position % gap == 0:
+            _emit_load(writer, loads.pop(0), addresses)
+        writer.emit(
+            "HMMA",
+            accumulators[row * cols + col],
+            (step.a[row], step.b[col]),
+            accumulates=not overwrites,
+            shape=(MMA_ROWS, MMA_COLS, k),
+            form="rr",
+            dtype=dtype,
+        )
+    writer.attach_effect(_effect(writer, op, layout, index, k, overwrites))
+    for load in loads:
+        _emit_load(writer, load, addresses)
+
+
+def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, index: int, k: int, overwrites: bool) -> int:
+    """The whole warp's product of one k-step, on its last HMMA."""
+    assert isinstance(op.acc, str)
+    prefix, col = f"{writer.role.name}.{op.acc}", index % 2 * k
+    if isinstance(op.a, SharedRef):
+        a = Access(object=f"{prefix}.a", col=col, rows=layout.rows, cols=k)
+    else:
+        a = replace(writer.tile_band(op.a, 0), col=index * k, cols=k)
+    b = Access(object=f"{prefix}.b", col=col, rows=layout.cols, cols=k)
+    return writer.effect("mma", [a, b], [writer.tile_band(op.acc, 0)], accumulate=0 if overwrites else 1)

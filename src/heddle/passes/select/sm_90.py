@@ -1,0 +1,159 @@
+"""Hopper: wgmma chains by warp groups, operands described in uniform registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from heddle.errors import UserError
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import Mma, MmaCommit, MmaWait, SharedRef
+from heddle.ir.warp import Access
+from heddle.passes.draft import Operand, whole
+from heddle.passes.layout_to_warps import WarpLayout
+from heddle.passes.select.writer import RoleWriter
+
+STEP_BYTES = 32  # k extent of one wgmma (PTX ISA: 16 x 16 bit, 32 x 8 bit)
+GROUP_ROWS = 64  # m of a wgmma
+BAND_ROWS = 16  # rows of one of its four warps
+MAX_COLS = 256  # largest n
+# what a compiler emits to build a descriptor from an address in a vector register (measured mix: docs/explanation/passes.md)
+COMPUTED_DESCRIPTOR = ("LEA", "LOP3", "R2UR", "USHF", "ULOP3", "ULOP3", "UMOV")
+
+
+def lower_mma(writer: RoleWriter, op: Mma) -> None:
+    """WARPGROUP.ARRIVE if the chain begins here, then one HGMMA for each k-step and band of 64 rows a group."""
+    layout, steps, k = _check(writer, op)
+    assert isinstance(op.acc, str)
+    accumulators = writer.tile_values(op.acc)
+    if not writer.arrived:
+        writer.emit("WARPGROUP.ARRIVE")
+        writer.arrived = True
+    first = [writer.scalar("UISETP", name="accumulate")] if op.accumulate == "first_iteration" else []
+    bases = _descriptor_bases(writer, op)
+    tile_dtype = writer.shared_tile(op.b.tile).dtype
+    for step in range(steps):
+        for band in range(layout.bands):
+            descriptors = _descriptors(writer, bases, step, band)
+            fragment = _fragment(writer, op, band, step, steps)
+            overwrites = op.accumulate is False and step == 0
+            writer.emit(
+                "QGMMA" if dtype_bytes(tile_dtype) == 1 else "HGMMA",
+                accumulators[band],
+                (*fragment, *descriptors, *(first if step == 0 else [])),
+                accumulates=not overwrites,
+                shape=(GROUP_ROWS, op.b.rows, k),
+                form="rs" if isinstance(op.a, str) else "ss",
+                dtype=tile_dtype,
+                effect=_effect(writer, op, layout, band, step, k),
+            )
+
+
+def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
+    if not isinstance(op.acc, str):
+        raise UserError("wgmma accumulates in registers; the accumulator is a tensor-memory tile", where=writer.where)
+    layout = writer.layout(op.acc)
+    if layout.kind != "group":
+        raise UserError(
+            f"accumulator {op.acc} has warp grid {layout.tile.warp_grid}; wgmma needs (4 n, 1)", where=writer.where
+        )
+    if writer.first_warp % 4:
+        raise UserError(
+            f"role {writer.role.name} begins at warp {writer.first_warp}; wgmma needs whole warp groups (a multiple of 4)",
+            where=writer.where,
+        )
+    k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
+    depth = op.b.cols
+    a_shape = _a_shape(writer, op.a)
+    if a_shape != (layout.tile.rows, depth) or op.b.rows != layout.tile.cols or depth % k:
+        raise UserError(
+            f"mma of a {a_shape[0]} x {a_shape[1]} and b {op.b.rows} x {depth} into {layout.tile.rows} x {layout.tile.cols}: "
+            f"needs a [m, k], b [n, k] and k a multiple of {k}",
+            where=writer.where,
+        )
+    if op.b.rows > MAX_COLS or op.b.rows % 8:
+        raise UserError(f"wgmma needs n in 8..{MAX_COLS} in steps of 8, not {op.b.rows}", where=writer.where)
+    return layout, depth // k, k
+
+
+def _a_shape(writer: RoleWriter, a: SharedRef | str) -> tuple[int, int]:
+    if isinstance(a, SharedRef):
+        return a.rows, a.cols
+    tile = writer.layout(a).tile
+    return tile.rows, tile.cols
+
+
+def _descriptor_bases(writer: RoleWriter, op: Mma) -> list[tuple[str, Operand]]:
+    """Low words of the descriptors at the current stage: base + stage * tile size, in units of 16 bytes."""
+    bases = []
+    for ref in (op.a, op.b):
+        if isinstance(ref, SharedRef):
+            base = writer.kept(f"{ref.tile}.descriptor")
+            at_stage = writer.scalar("ULEA", base, writer.stage(ref.ring), name="descriptor") if ref.ring else base
+            bases.append((ref.tile, at_stage))
+    return bases
+
+
+def _descriptors(writer: RoleWriter, bases: list[tuple[str, Operand]], step: int, band: int) -> list[Operand]:
+    """Descriptor registers of one HGMMA: low word advanced by one add; the high word is constant."""
+    result = []
+    for tile, base in bases:
+        if writer.hoisted_descriptors:
+            low = writer.scalar("UIADD3", base, name="descriptor") if step or band else base
+        else:
+            low = _computed_descriptor(writer, base)
+        high = writer.scalar("UMOV", name="descriptor_high") if step == 0 and band == 0 else None
+        result += [low, writer.kept(f"{tile}.descriptor_high") if high is None else high]
+    return result
+
+
+def _computed_descriptor(writer: RoleWriter, base: Operand) -> Operand:
+    last = base
+    for op in COMPUTED_DESCRIPTOR:
+        last = writer.scalar(op, *([last] if last.value.file == "uniform" or op in ("LOP3", "R2UR") else []))
+    return last
+
+
+def _fragment(writer: RoleWriter, op: Mma, band: int, step: int, steps: int) -> tuple[Operand, ...]:
+    """Registers of an A operand that is held in registers."""
+    if isinstance(op.a, SharedRef):
+        return ()
+    value = writer.tile_values(op.a)[band]
+    writer.matrix_sources[value.id] = value
+    size = value.count // steps
+    return (Operand(value, step * size, size),)
+
+
+def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, band: int, step: int, k: int) -> int:
+    b = writer.shared_access(op.b)
+    b = replace(b, col=b.col + step * k, cols=k)
+    a = _a_access(writer, op.a, layout, band, step, k)
+    mode: dict[str, float | int | str] = {"accumulate": 1}
+    if step == 0 and op.accumulate == "first_iteration":
+        mode = {"accumulate": 2, "level": writer.level(op.loop)}
+    elif step == 0 and op.accumulate is False:
+        mode = {"accumulate": 0}
+    assert isinstance(op.acc, str)
+    return writer.effect("mma", [a, b], [writer.tile_band(op.acc, band)], **mode)
+
+
+def _a_access(writer: RoleWriter, a: SharedRef | str, layout: WarpLayout, band: int, step: int, k: int) -> Access:
+    if isinstance(a, SharedRef):
+        access = writer.shared_access(a)
+        row = access.row + band * layout.row_step
+        return replace(access, row=row, col=access.col + step * k, rows=BAND_ROWS, cols=k, rank_row=BAND_ROWS)
+    return replace(writer.tile_band(a, band), col=step * k, cols=k)
+
+
+def lower_mma_commit(writer: RoleWriter, op: MmaCommit) -> None:
+    """Close a wgmma group."""
+    if op.barrier is not None:
+        raise UserError("wgmma groups are waited for, not committed to an mbarrier", where=writer.where)
+    writer.emit("WARPGROUP.COMMIT")
+    writer.arrived = False
+
+
+def lower_mma_wait(writer: RoleWriter, op: MmaWait) -> None:
+    """Wait for all but the youngest groups."""
+    # operands in registers are read until here: they stay allocated, whatever iteration their group belongs to
+    writer.emit("WARPGROUP.DEPBAR", pending=op.pending, after=[whole(v) for v in writer.matrix_sources.values()])
+    writer.arrived = False

@@ -1,0 +1,212 @@
+"""Moves between register tiles and shared or global memory by the load/store unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from heddle.errors import UserError
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import GlobalRef, LoadGlobal, LoadShared, SharedRef, StoreGlobal, StoreShared
+from heddle.ir.warp import Access, StreamRef
+from heddle.passes.draft import Operand, Value
+from heddle.passes.select.elementwise import convert, part_registers
+from heddle.passes.select.writer import RoleWriter
+
+LANES = 32
+REGISTER_BYTES = 4
+VECTOR_REGISTERS = 4  # widest access of a lane: 16 bytes
+SHARED_BANKS = 32  # of four bytes each
+
+
+def lower_store_shared(writer: RoleWriter, op: StoreShared) -> None:
+    """Convert four registers at a time and store them: STSM (sm_90 on, 16-bit types) or STS."""
+    tile = writer.shared_tile(op.dst.tile)
+    source = writer.layout(op.src)
+    _check_part(writer, op.src, op.src_col, op.dst.rows, op.dst.cols)
+    registers = part_registers(writer, op.src, op.src_col, op.dst.cols)
+    size = dtype_bytes(tile.dtype)
+    matrix = writer.program.architecture != "sm_80" and size == 2 and source.kind != "lane"
+    ways = 1 if tile.swizzle_bytes or matrix else _conflict_ways(tile.cols * size, source.kind == "lane")
+    base = _shared_base(writer, op.dst)
+    stores: list[int] = []
+    address = base
+    for group in _converted(writer, registers, dtype_bytes(source.tile.dtype), size):
+        address = writer.scalar("LOP3", base, name="address") if len(stores) % 2 == 0 else address
+        writer.emit(
+            "STSM" if matrix else "STS",
+            src=(address, Operand(group, 0, group.count)),
+            bytes=LANES * REGISTER_BYTES * group.count,
+            conflict_ways=ways,
+        )
+        stores.append(len(writer.code) - 1)
+    _band_effects(writer, stores, "copy", op.src, op.src_col, writer.shared_access(op.dst), "write")
+
+
+def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
+    """LDS of up to 16 bytes a lane."""
+    tile, layout = writer.shared_tile(op.src.tile), writer.layout(op.dst)
+    if tile.dtype != layout.tile.dtype:
+        raise UserError(
+            f"shared tile {tile.name} is {tile.dtype}, register tile {op.dst} is {layout.tile.dtype}",
+            where=writer.where,
+        )
+    base = _shared_base(writer, op.src)
+    loads: list[int] = []
+    for group in _vectors(writer.tile_registers(op.dst)):
+        writer.emit("LDS", group, (base,), bytes=LANES * REGISTER_BYTES * group.count)
+        loads.append(len(writer.code) - 1)
+    _band_effects(writer, loads, "copy", op.dst, 0, writer.shared_access(op.src), "read")
+
+
+def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
+    """Convert and store each register pair (a fragment) or four registers (a row a lane), or add atomically."""
+    layout = writer.layout(op.src)
+    _check_part(writer, op.src, op.src_col, op.dst.rows, op.dst.cols)
+    tensor = writer.tables.tensor(op.dst.tensor, writer.where)
+    size = dtype_bytes(tensor.dtype)
+    registers = part_registers(writer, op.src, op.src_col, op.dst.cols)
+    width = VECTOR_REGISTERS if layout.kind == "lane" else max(1, size // 2)
+    source_bytes = dtype_bytes(layout.tile.dtype)
+    count = -(-len(registers) * size // (width * max(source_bytes, size)))
+    direction = "reduce" if op.reduce else "store"
+    stream = writer.tables.stream(op.dst, direction, writer.level(op.dst.loop), writer.where)
+    pointer = _pointer(writer, op.dst)
+    stores: list[int] = []
+    for index, group in enumerate(_converted(writer, registers, source_bytes, size, width)):
+        if index % 8 == 0 and index:
+            pointer = _advance_pointer(writer, pointer)
+        writer.emit(
+            "RED" if op.reduce else "STG",
+            src=(Operand(pointer, 0, 2), Operand(group, 0, group.count)),
+            stream=StreamRef(
+                name=stream.name,
+                offset=op.dst.ahead,
+                part=index * layout.warps,
+                parts=count * layout.warps,
+                part_by_rank=layout.warps > 1,
+            ),
+            bytes=LANES * REGISTER_BYTES * group.count,
+        )
+        stores.append(len(writer.code) - 1)
+    _band_effects(writer, stores, direction, op.src, op.src_col, writer.global_access(op.dst), "write")
+
+
+def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
+    """LDG of register pairs (fragments hold two neighbours) or four registers (a row a lane)."""
+    layout = writer.layout(op.dst)
+    stream = writer.tables.stream(op.src, "load", writer.level(op.src.loop), writer.where)
+    pointer = _pointer(writer, op.src)
+    groups = _vectors(writer.tile_registers(op.dst))
+    loads: list[int] = []
+    for index, group in enumerate(groups):
+        writer.emit(
+            "LDG",
+            group,
+            (Operand(pointer, 0, 2),),
+            stream=StreamRef(
+                name=stream.name,
+                offset=op.src.ahead,
+                part=index * layout.warps,
+                parts=len(groups) * layout.warps,
+                part_by_rank=layout.warps > 1,
+            ),
+            bytes=LANES * REGISTER_BYTES * group.count,
+        )
+        loads.append(len(writer.code) - 1)
+    _band_effects(writer, loads, "copy_async", op.dst, 0, writer.global_access(op.src), "read")
+
+
+def _check_part(writer: RoleWriter, name: str, first_col: int, rows: int, cols: int) -> None:
+    tile = writer.layout(name).tile
+    if rows != tile.rows or first_col + cols > tile.cols:
+        raise UserError(
+            f"a box of {rows} x {cols} from column {first_col} is not part of register tile {name} ({tile.rows} x {tile.cols})",
+            where=writer.where,
+        )
+
+
+def _converted(
+    writer: RoleWriter, registers: list[Operand], source_bytes: int, target_bytes: int, width: int = VECTOR_REGISTERS
+) -> Iterator[Value]:
+    """Groups of `width` registers to store; the next group is converted before the caller stores this one."""
+    ratio = max(1, source_bytes // target_bytes)
+    if target_bytes > source_bytes:
+        raise UserError("a store cannot widen elements; cast the tile first", where=writer.where)
+    ready: Value | None = None
+    for start in range(0, len(registers), width * ratio):
+        part = registers[start : start + width * ratio]
+        value = writer.value("packed", len(part) // ratio)
+        convert(writer, part, [Operand(value, i) for i in range(value.count)], source_bytes, target_bytes)
+        if ready is not None:
+            yield ready
+        ready = value
+    if ready is not None:
+        yield ready
+
+
+def _vectors(registers: list[Operand]) -> list[Operand]:
+    """Neighbouring registers of one value, up to four together."""
+    groups: list[Operand] = []
+    for register in registers:
+        last = groups[-1] if groups else None
+        joins = last and last.value == register.value and last.offset + last.count == register.offset
+        if last and joins and last.count < VECTOR_REGISTERS:
+            groups[-1] = replace(last, count=last.count + 1)
+        else:
+            groups.append(register)
+    return groups
+
+
+def _shared_base(writer: RoleWriter, ref: SharedRef) -> Operand:
+    base = writer.kept(f"{ref.tile}.lane_address", file="vector", op="IMAD")
+    return writer.scalar("IMAD", base, writer.stage(ref.ring), name="stage_address") if ref.ring else base
+
+
+def _pointer(writer: RoleWriter, ref: GlobalRef) -> Value:
+    """A 64-bit address of this lane: row and column of the box times the pitch, plus the tensor's base."""
+    row = writer.scalar("IMAD", name="row")
+    pointer = writer.value("pointer", 2)
+    writer.emit("IMAD", Operand(pointer, 0), (row,))
+    writer.emit("IMAD", Operand(pointer, 1), (row,))
+    return pointer
+
+
+def _advance_pointer(writer: RoleWriter, pointer: Value) -> Value:
+    following = writer.value("pointer", 2)
+    writer.emit("IADD3", Operand(following, 0), (Operand(pointer, 0),))
+    writer.emit("IMAD", Operand(following, 1), (Operand(pointer, 1),))
+    return following
+
+
+def _conflict_ways(row_bytes: int, lane_rows: bool) -> int:
+    """Bank conflicts of 8 rows (fragments) or 32 rows (a row a lane) at plain row pitch."""
+    rows = LANES if lane_rows else 8
+    words = row_bytes // REGISTER_BYTES
+    distinct = len({(row * words) % SHARED_BANKS for row in range(rows)})
+    return max(1, min(rows // max(1, distinct), 8))
+
+
+def _band_effects(
+    writer: RoleWriter, positions: list[int], kind: str, tile: str, first_col: int, memory: Access, direction: str
+) -> None:
+    """One effect a band, on the last of the band's memory instructions (whose places in the code are `positions`)."""
+    layout = writer.layout(tile)
+    for band in range(layout.bands):
+        register = writer.tile_band(tile, band)
+        cols = register.cols if memory.cols == layout.tile.cols else memory.cols
+        register = replace(register, col=register.col + first_col, cols=cols)
+        box = replace(
+            memory,
+            row=memory.row + register.row,
+            rows=register.rows,
+            cols=cols,
+            rank_row=register.rank_row,
+            rank_col=register.rank_col,
+            rank_cols=register.rank_cols,
+        )
+        reads, writes = ([box], [register]) if direction == "read" else ([register], [box])
+        position = positions[(band + 1) * len(positions) // layout.bands - 1]
+        draft = writer.code[position]
+        effect = writer.effect(kind, reads, writes)
+        writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))

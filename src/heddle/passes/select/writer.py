@@ -1,0 +1,228 @@
+"""The writer of one role's code: emits drafts, keeps loops, rings, values of register tiles and the current source line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from heddle.errors import SourceLocation, UserError, unknown_name
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import BarrierUse, GlobalRef, Op, RoleBody, SharedRef, SharedTile, TileProgram, TmemRef
+from heddle.ir.warp import LOOP_LEVELS, Access, BarrierRef, DataObject, Effect, Instruction
+from heddle.machine.spec import Machine
+from heddle.passes.draft import DEFINE, LABEL, Draft, File, Operand, Value, whole
+from heddle.passes.layout_to_warps import LaidOut, WarpLayout
+from heddle.passes.select.tables import Tables
+
+
+@dataclass(slots=True)
+class RoleWriter:
+    """Collects the code of one role. `options`: see `SelectInstructions`."""
+
+    laid_out: LaidOut
+    machine: Machine
+    tables: Tables
+    role: RoleBody
+    first_warp: int
+    hoisted_descriptors: bool = True
+    code: list[Draft] = field(default_factory=list)
+    entry: list[Draft] = field(default_factory=list)
+    loops: list[str] = field(default_factory=list)
+    where: SourceLocation | None = None
+    operation: str = ""
+    arrived: bool = False  # a WARPGROUP.ARRIVE stands before the current run of wgmma
+    matrix_sources: dict[int, Value] = field(default_factory=dict)  # register operands of wgmma so far, by id
+    _values: int = 0
+    _labels: int = 0
+    _kept: dict[str, Value] = field(default_factory=dict)
+    _tiles: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+
+    @property
+    def program(self) -> TileProgram:
+        """The tile program being lowered."""
+        return self.laid_out.program
+
+    # values
+
+    def value(self, name: str, count: int = 1, file: File = "vector", tile: str = "", align: int = 0) -> Value:
+        """A new value; by default aligned to its size, at most 8 registers."""
+        self._values += 1
+        size = align or min(8, 1 << (count - 1).bit_length())
+        return Value(self._values, name, count, size, file, tile)
+
+    def kept(self, name: str, count: int = 1, file: File = "uniform", op: str = "UMOV") -> Operand:
+        """A value that is set once at the role's entry by `op` and lives as long as it is used."""
+        if name not in self._kept:
+            value = self.value(name, count, file)
+            self._kept[name] = value
+            for i in range(count):
+                row = Instruction(op=op, source=self.tables.source(self.role.where, "entry"))
+                self.entry.append(Draft(row=row, dst=(Operand(value, i),)))
+        return whole(self._kept[name])
+
+    def tile_values(self, name: str) -> tuple[Value, ...]:
+        """The values of a register tile: one a band, or one a 16 x 8 atom in the fragment layout."""
+        if name not in self._tiles:
+            layout = self.layout(name)
+            atoms = 1
+            if layout.kind == "fragment" and layout.cols > 1:
+                wide = 16 if dtype_bytes(layout.tile.dtype) == 2 and layout.cols % 16 == 0 else 8  # an A operand
+                atoms = layout.rows // 16 * (layout.cols // wide)
+            count = layout.band_registers // atoms
+            self._tiles[name] = tuple(self.value(f"{name}.{i}", count, tile=name) for i in range(atoms * layout.bands))
+        return self._tiles[name]
+
+    def tile_registers(self, name: str) -> list[Operand]:
+        """All registers of a tile, in the order of its layout."""
+        return [Operand(v, i) for v in self.tile_values(name) for i in range(v.count)]
+
+    def layout(self, name: str) -> WarpLayout:
+        """The layout of a register tile in this role."""
+        return self.laid_out.layouts[self.role.name, name]
+
+    # code
+
+    def emit(
+        self,
+        op: str,
+        dst: Value | Operand | Iterable[Operand] = (),
+        src: Iterable[Operand] = (),
+        *,
+        after: Iterable[Operand] = (),
+        accumulates: bool = False,
+        target: str = "",
+        **row: Any,
+    ) -> None:
+        """Append one instruction; keyword arguments are fields of `Instruction`."""
+        if isinstance(dst, Value):
+            dst = (whole(dst),)
+        elif isinstance(dst, Operand):
+            dst = (dst,)
+        instruction = Instruction(op=op, source=self.tables.source(self.where, self.operation), **row)
+        self.code.append(
+            Draft(
+                row=instruction,
+                dst=tuple(dst),
+                src=tuple(src),
+                after=tuple(after),
+                accumulates=accumulates,
+                target=target,
+            )
+        )
+
+    def scalar(self, op: str, *src: Operand, name: str = "t") -> Operand:
+        """Emit an operation with one new register as result: uniform for U* opcodes, a predicate for *SETP, else vector."""
+        file: File = "uniform" if op.startswith("U") or op == "R2UR" else "vector"
+        if op.endswith("SETP") or op in ("PLOP3", "ELECT"):
+            file = "predicate"
+        result = Operand(self.value(name, file=file))
+        self.emit(op, result, src)
+        return result
+
+    def update(self, op: str, kept: Operand, *src: Operand) -> None:
+        """Emit kept = op(kept, src)."""
+        self.emit(op, kept, (kept, *src))
+
+    def define(self, values: Iterable[Value]) -> None:
+        """State that the old contents of values are dead here (their next use overwrites them)."""
+        self.emit(DEFINE, [whole(v) for v in values])
+
+    def label(self) -> str:
+        """A new label name."""
+        self._labels += 1
+        return f"L{self._labels}"
+
+    def place(self, label: str) -> None:
+        """Put a label at this point of the code."""
+        self.code.append(Draft(row=Instruction(op=LABEL), label=label))
+
+    # references
+
+    def level(self, loop: str | None) -> int:
+        """The loop level that a loop's counter has in this role (0 without a loop)."""
+        if loop is None:
+            return 0
+        if loop not in self.loops:
+            raise unknown_name("loop", loop, self.loops, self.where)
+        return self.loops.index(loop)
+
+    def enter_loop(self, name: str) -> int:
+        """Open a loop; returns its level."""
+        if len(self.loops) == LOOP_LEVELS:
+            raise UserError(f"loop {name} is nested deeper than {LOOP_LEVELS} levels", where=self.where)
+        self.loops.append(name)
+        return len(self.loops) - 1
+
+    def stage(self, ring: str) -> Operand:
+        """The stage index of a ring, in a uniform register."""
+        return self.kept(f"{ring}.stage")
+
+    def phase(self, ring: str) -> Operand:
+        """The phase bit of a ring."""
+        return self.kept(f"{ring}.phase")
+
+    def barrier(self, use: BarrierUse) -> BarrierRef:
+        """The reference to an mbarrier; checks the name."""
+        names = {b.name for b in self.program.barriers}
+        if use.name not in names:
+            raise unknown_name("mbarrier", use.name, names, self.where)
+        return BarrierRef(name=use.name, ring=use.ring, offset=use.ahead, flip=use.flip, cta=use.cta)
+
+    def shared_tile(self, name: str) -> SharedTile:
+        """The shared tile called `name`."""
+        for tile in self.program.shared:
+            if tile.name == name:
+                return tile
+        raise unknown_name("shared tile", name, (t.name for t in self.program.shared), self.where)
+
+    def shared_access(self, ref: SharedRef) -> Access:
+        """The access of a shared box."""
+        return Access(
+            object=ref.tile,
+            row=ref.row,
+            col=ref.col,
+            rows=ref.rows,
+            cols=ref.cols,
+            ring=ref.ring,
+            stage_offset=ref.ahead,
+        )
+
+    def tmem_access(self, ref: TmemRef) -> Access:
+        """The access of a tensor-memory box."""
+        return Access(object=ref.tile, row=ref.row, col=ref.col, rows=ref.rows, cols=ref.cols, ring=ref.ring)
+
+    def global_access(self, ref: GlobalRef) -> Access:
+        """The access of a global box."""
+        return self.tables.global_access(ref, self.level(ref.loop))
+
+    def tile_object(self, name: str) -> str:
+        """The object of a register tile of this role."""
+        tile = self.layout(name).tile
+        return self.tables.add_object(
+            DataObject(
+                name=f"{self.role.name}.{name}",
+                space="register",
+                shape=(tile.rows, tile.cols),
+                dtype=tile.dtype,
+                scope="cta",
+            )
+        )
+
+    def tile_band(self, name: str, band: int) -> Access:
+        """What this warp holds of a register tile, in one band."""
+        return self.layout(name).band(band, self.tile_object(name))
+
+    def effect(self, kind: str, reads: Iterable[Access], writes: Iterable[Access], **params: float | int | str) -> int:
+        """Index of an effect."""
+        return self.tables.effect(Effect(kind=kind, reads=tuple(reads), writes=tuple(writes), params=params))
+
+    def attach_effect(self, index: int) -> None:
+        """Give the last instruction an effect."""
+        last = self.code[-1]
+        self.code[-1] = replace(last, row=replace(last.row, effect=index))
+
+    def begin(self, op: Op) -> None:
+        """Set the source line for what follows."""
+        self.where = op.where or self.where
+        self.operation = type(op).__name__
