@@ -37,7 +37,7 @@ class Pipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpTiming:
-    """Timing of an opcode: the pipe is busy `initiation_cycles` (multiple of 1/256), the result takes `latency_cycles`."""
+    """Timing of an opcode: how long its pipe is busy (a multiple of 1/256 cycle) and when its result is there."""
 
     pipe: str
     initiation_cycles: float

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from heddle import sim
 from heddle.ir.warp import (
     Barrier,
     Control,
@@ -25,7 +26,6 @@ from heddle.ir.warp import (
     Work,
 )
 from heddle.machine import Machine
-from heddle.sim import simulate
 
 MAX_STALL = 15  # of a control field
 SHORT, LONG = 48, 144  # lengths of the two runs of a difference
@@ -95,14 +95,14 @@ def program(machine: Machine, body: Sequence[Instruction], setup: Setup) -> Warp
 
 def cycles(condition: Condition, body: Sequence[Instruction], setup: Setup) -> int:
     """Return the simulated cycles of a body."""
-    result = simulate(
+    result = sim.simulate(
         program(condition.machine, body, setup),
         condition.machine,
         mode=condition.mode,
         clock_mhz=condition.clock_mhz,
         l2_state=condition.l2_state,
     )
-    return result.cycles
+    return int(result.cycles)
 
 
 def cycles_each(
