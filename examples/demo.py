@@ -8,8 +8,8 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from heddle.cli.run import stall_table
 from heddle.errors import HeddleError
+from heddle.metrics.render import percent, stall_table
 from heddle.study.case_file import own_cases
 from heddle.study.validate import validate
 
@@ -42,13 +42,13 @@ def main() -> int:
             f"{outcome.simulated_us:.1f}",
             f"{100 * outcome.error:+.1f} %",
             f"{row['clock_mhz']:.0f}",
-            f"{100 * row['tensor_utilization']:.1f} %",
+            percent(row["tensor_utilization"]),
             str(row["params"].get("config", "")),
         )
     last_of_gpu = {outcome.case.gpu: outcome for outcome in found.outcomes}
     for gpu, outcome in last_of_gpu.items():
         wide.print(f"\n{gpu}, {outcome.case.case_id}")
-        wide.print(stall_table(outcome.row["stalls_by_role"], outcome.row["stalls"]))
+        wide.print(stall_table(outcome.row))
     wide.print()
     wide.print(table)
     for absent in found.not_modelled:

@@ -10,11 +10,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from heddle import metrics, passes, sim
+from heddle import metrics, sim
 from heddle.ir.tile import TileProgram
 from heddle.ir.warp import WarpProgram
 from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
+from heddle.passes.manager import run_passes
 from heddle.sim.result import SimResult
 
 Params = Mapping[str, Any]
@@ -27,7 +28,7 @@ def tile_program(kernel: str, machine: Machine, params: Params, config: Any = No
 
 def warp_program(program: TileProgram, machine: Machine) -> WarpProgram:
     """Compile: select instructions of the generation, allocate registers, set stall counts and dependence counters."""
-    return passes.lower(program, machine)
+    return run_passes(program, machine)
 
 
 def compile_kernel(kernel: str, machine: Machine, params: Params, config: Any = None) -> WarpProgram:

@@ -61,6 +61,9 @@ def fake_row(
         "stalls": {"issued": 0.25, "mbarrier": 0.75},
         "stalls_by_role": {"consumer": {"issued": 0.25, "mbarrier": 0.75}},
         "traffic": {"dram_bytes": 1000},
+        "speed_of_light": [{"name": "Elapsed Cycles", "unit": "cycle", "value": cycles}],
+        "verdict": "No unit is above 80 %.",
+        "roofline": {"intensity": {"dram": 100.0}, "bound": "tensor", "share_of_attainable": 0.8},
         "provenance": {"clock_source": "given"},
     }
 

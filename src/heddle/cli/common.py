@@ -97,8 +97,3 @@ def progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total, what: bar.update(task, completed=done, total=total, description=f"{title} {what}")
-
-
-def percent(share: float) -> str:
-    """Format a share as a percentage."""
-    return f"{100 * share:.1f} %"

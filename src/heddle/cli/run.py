@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from heddle.cli.common import Assignments, Gpu, JsonFile, Mode, assignments, check_outputs, emit, percent, progress
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from heddle.cli.common import Assignments, Gpu, JsonFile, Mode, assignments, check_outputs, emit, progress
 
 EXAMPLE = "heddle run gemm --gpu h100 --set m=4096 --set n=4096 --set k=4096"
 
@@ -33,6 +30,7 @@ def command(
     json_file: JsonFile = None,
 ) -> None:
     """Simulate a kernel: time, where the cycles go, and what limits it."""
+    from heddle.metrics.render import report as report_of
     from heddle.study.runs import request, run, write_timeline
 
     check_outputs(json_file, trace)
@@ -44,38 +42,4 @@ def command(
         row = run(asked, progress=report)
         if trace is not None:
             write_timeline(asked, row, trace)
-    emit(row, json_file, lambda out: show(row, out))
-
-
-def show(row: dict[str, Any], out: Console) -> None:
-    """Print a result: headline, speed of light, stalls."""
-    from rich.table import Table
-
-    params = " ".join(f"{name}={value}" for name, value in row["params"].items())
-    out.print(f"{row['kernel']} on {row['gpu']} ({row['mode']}): {params}")
-    out.print(
-        f"{row['time_us']:.2f} us, {row['tflops']:.1f} TFLOP/s, {row['cycles']} cycles at {row['clock_mhz']:.0f} MHz "
-        f"({row['provenance']['clock_source']})"
-    )
-    table = Table("resource", "use", title="How busy", title_justify="left")
-    table.add_row("tensor (useful FLOPs)", percent(row["tensor_utilization"]))
-    for pipe, share in sorted(row["pipes"].items(), key=lambda item: -item[1]):
-        table.add_row(pipe, percent(share))
-    table.add_row("issue slots", percent(row["issue_utilization"]))
-    table.add_row("occupancy", percent(row["occupancy"]))
-    out.print(table)
-    out.print(stall_table(row["stalls_by_role"], row["stalls"]))
-    for line in row.get("by_line", [])[:0]:
-        out.print(line)
-
-
-def stall_table(by_role: dict[str, dict[str, float]], total: dict[str, float]) -> Any:
-    """Return the table of warp states by role; states below 0.05 % everywhere are left out."""
-    from rich.table import Table
-
-    table = Table("state", *by_role, "all", title="Where the warp cycles go", title_justify="left")
-    for state in sorted(total, key=lambda name: (name != "issued", -total[name])):
-        shares = [*(row.get(state, 0.0) for row in by_role.values()), total[state]]
-        if max(shares) >= 0.0005:
-            table.add_row(state, *(percent(share) for share in shares))
-    return table
+    emit(row, json_file, lambda out: out.print(report_of(row)))

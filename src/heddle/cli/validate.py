@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heddle.cli.common import JsonFile, check_outputs, emit, percent, progress
+from heddle.cli.common import JsonFile, check_outputs, emit, progress
 from heddle.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def show(row: dict[str, Any], out: Console) -> None:
     """Print the cases, the groups, the worst five and what was not modelled."""
     from rich.table import Table
 
+    from heddle.metrics.render import percent
+
     table = Table("case", "gpu", "measured", "simulated", "unit", "error", title="Cases", title_justify="left")
     for case in row["cases"]:
         name = f"{case['case_id']} (echo)" if case.get("echo") else case["case_id"]
@@ -93,6 +95,8 @@ def show(row: dict[str, Any], out: Console) -> None:
 def _groups(groups: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
+    from heddle.metrics.render import percent
+
     columns = ("gpu", "group", "cases", "mean |error|", "max |error|", "bias", "pearson")
     table = Table(*columns, title="Groups", title_justify="left")
     for group in groups:
@@ -105,6 +109,8 @@ def _groups(groups: list[dict[str, Any]]) -> Any:
 
 
 def _fitted(gpu: dict[str, Any], out: Console) -> None:
+    from heddle.metrics.render import percent
+
     for value in gpu["values"]:
         out.print(f"fitted on {gpu['gpu']}: {value['field']} = {value['value']} {value['unit']} ({value['fitted_on']})")
     for family in gpu["left_out"]:

@@ -7,7 +7,7 @@ them and those far behind are not simulated. Every simulation goes through the s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from heddle import pipeline
@@ -21,10 +21,11 @@ SIMULATED = 6  # candidates that are simulated at most
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The chosen configuration, and what was simulated to choose it: cycles by the candidate's label."""
+    """The chosen configuration; cycles by label of what was simulated to choose it, and what would not compile, why."""
 
     config: Any
-    cycles: Mapping[str, int]
+    cycles: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def shortlist(kernel: str, machine: Machine, params: Mapping[str, Any], candidates: Sequence[Config]) -> list[Config]:
@@ -48,22 +49,21 @@ def shortlist(kernel: str, machine: Machine, params: Mapping[str, Any], candidat
 def choose(candidates: Sequence[Config], cycles_of: Callable[[Config], int]) -> Choice:
     """Simulate candidates and return the fastest; the first of equals. Raises UserError if none can be compiled."""
     if len(candidates) == 1:
-        return Choice(config=candidates[0], cycles={})
-    cycles: dict[str, int] = {}
-    best: Config | None = None
-    problem: UserError | None = None
-    for config in candidates:
+        return Choice(config=candidates[0])
+    found: dict[int, int] = {}
+    refused: dict[str, str] = {}
+    problem = UserError("no configuration of this kernel fits the machine")
+    for index, config in enumerate(candidates):
         try:
-            found = cycles_of(config)
+            found[index] = cycles_of(config)
         except UserError as error:
             problem = error
-            continue
-        if best is None or found < min(cycles.values()):
-            best = config
-        cycles[_label(config)] = found
-    if best is None:
-        raise problem or UserError("no configuration of this kernel fits the machine")
-    return Choice(config=best, cycles=cycles)
+            refused[_label(config)] = error.message
+    if not found:
+        raise problem
+    best = min(found, key=lambda index: (found[index], index))
+    cycles = {_label(candidates[index]): count for index, count in found.items()}
+    return Choice(config=candidates[best], cycles=cycles, refused=refused)
 
 
 def _label(config: Any) -> str:

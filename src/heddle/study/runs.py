@@ -133,7 +133,7 @@ def run(asked: Request, *, progress: Progress | None = None) -> dict[str, Any]:
     clock = asked.clock_mhz or settle(machine, at, rested=asked.rested)
     row = _simulated(asked, choice.config, clock, profile=asked.profile)
     row["provenance"]["clock_source"] = asked.clock_source or "clock model"
-    row["choice"] = {"cycles": dict(choice.cycles), "clock_mhz": first}
+    row["choice"] = {"cycles": dict(choice.cycles), "refused": dict(choice.refused), "clock_mhz": first}
     return _with_launch(row, machine) if asked.includes_launch else row
 
 
