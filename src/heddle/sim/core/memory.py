@@ -67,17 +67,17 @@ def latency(mem: Buffer, sm: int, block: int, part: int, nbytes: int) -> int:
 
 
 @compiled
-def through_port(mem: Buffer, now: int, sm: int, ready: int, nbytes: int) -> int:
+def through_port(mem: Buffer, now: int, sm: int, way: int, ready: int, nbytes: int) -> int:
     """Pass the data through the SM's port and return the cycle of arrival.
 
-    The port's queue is kept in time of issue, but data reach it the near latency later at the earliest: a backlog is
-    counted from there.
+    The port's queue is kept in time of issue, but no data reach it sooner than the way from L2 takes (`way`, grains): a
+    backlog is counted from there.
     """
     length = duration(nbytes, mem[PORT_COEFFICIENT])
     server = mem[PORT_BASE] + sm
     free = max(mem[server], now) + length
     mem[server] = free
-    return int(max(free + mem[NEAR], ready + length) >> GRAIN_BITS)
+    return int(max(free + way, ready + length) >> GRAIN_BITS)
 
 
 @compiled
@@ -197,7 +197,7 @@ def memory_access(
         mem[L2_WRITE] += nbytes
         return int((served >> GRAIN_BITS) + mem[STORE_LATENCY])
     mem[L2_READ] += nbytes
-    return through_port(mem, now, sm, max(served + way, late), nbytes)
+    return through_port(mem, now, sm, way, max(served + way, late), nbytes)
 
 
 @compiled
@@ -238,4 +238,4 @@ def memory_access_multicast(
         mem[L2_READ] += nbytes
     for i in range(count):
         way = latency(mem, first_sm + i, block, part, nbytes) + extra
-        out[out_offset + i] = through_port(mem, now, first_sm + i, max(served + way, late), moved)
+        out[out_offset + i] = through_port(mem, now, first_sm + i, way, max(served + way, late), moved)
