@@ -250,8 +250,8 @@ class Effect:
     if counter[params["level"]] == 0); "ctas" 2: reads[1] is stacked from the CTAs of the pair, each CTA accumulating its own
     rows. A warp-group instruction (HGMMA) carries the region of its own warp's 16 rows. fill: writes[0] = params["value"].
     elementwise: writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`;
-    a read of one column is broadcast. row_reduce: writes[0] (one column) = params["function"] ("max" or "sum") over the columns
-    of reads[0] and, if there is reads[1], of that too.
+    a read of one column is broadcast. row_reduce: writes[0] (one column) = params["function"] ("max" or "sum") over the
+    columns of reads[0], and over its own old value if params["accumulate"] is 1.
     """
 
     kind: str

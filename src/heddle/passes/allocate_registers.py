@@ -1,4 +1,6 @@
-"""Pass 4: give every value registers, by greedy colouring of aligned groups, larger groups first, then those with more neighbours.
+"""Pass 4: give every value registers, by greedy colouring of aligned groups.
+
+Large groups come first, then values with more neighbours.
 
 A candidate is judged by the source operands that it would put into the bank of another source of the same instruction,
 then by how long ago its registers were handed out (rotation: fewer false dependences on reads still in flight).

@@ -1,7 +1,7 @@
 """Instructions between selection and emission: registers are still values, branches still labels.
 
-A `Draft` is an `Instruction` without registers plus its operands. Passes rewrite the list of drafts of each role; labels
-keep branch targets valid when instructions are inserted. `emit` turns the result into a `WarpProgram`.
+A `Draft` is an `Instruction` without registers plus its operands. Passes rewrite the list of drafts of each role;
+labels keep branch targets valid when instructions are inserted. `emit` turns the result into a `WarpProgram`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PSEUDO = frozenset({LABEL, DEFINE})
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A group of `count` consecutive registers of one file, aligned to `align`; `tile` names the register tile it belongs to."""
+    """`count` consecutive registers of one file, aligned to `align`; `tile` names the register tile they belong to."""
 
     id: int
     name: str

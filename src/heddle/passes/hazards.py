@@ -1,7 +1,8 @@
 """Forward data flow of what is still on its way: the analysis behind `set_control`.
 
-The state at a point holds, for each register, the cycles until a result of known latency is there, the instructions that
-may still write it, and those that may still read it. Distances count only what is certain: stall counts and pipe intervals.
+The state at a point holds, for each register, the cycles until a result of known latency is there, the instructions
+that may still write it, and those that may still read it. Distances count only what is certain: stall counts and pipe
+intervals.
 """
 
 from __future__ import annotations

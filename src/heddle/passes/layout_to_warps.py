@@ -39,7 +39,7 @@ ATOM_ROWS, ATOM_COLS = 16, 8  # accumulator atom of mma.sync and wgmma (PTX ISA)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpLayout:
-    """How one warp of a role holds a register tile: `bands` pieces of `rows` x `cols`, `band_registers` registers a lane each."""
+    """How a warp holds a register tile of its role: `bands` of `rows` x `cols`, `band_registers` registers a lane each."""
 
     tile: RegisterTile
     kind: Literal["fragment", "group", "lane"]
@@ -107,7 +107,8 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
     grid_rows, grid_cols = tile.warp_grid
     if grid_rows * grid_cols != role.warps:
         raise UserError(
-            f"register tile {tile.name} has a warp grid of {grid_rows} x {grid_cols}, role {role.name} has {role.warps} warps",
+            f"register tile {tile.name} has a warp grid of {grid_rows} x {grid_cols}, "
+            f"role {role.name} has {role.warps} warps",
             where=where,
         )
     kind: Literal["fragment", "group", "lane"] = "fragment"
@@ -118,8 +119,8 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
     atom_rows = LANES if kind == "lane" else ATOM_ROWS
     if tile.rows % (atom_rows * grid_rows) or (tile.cols != 1 and tile.cols % (ATOM_COLS * grid_cols)):
         raise UserError(
-            f"register tile {tile.name} of {tile.rows} x {tile.cols} does not divide into {atom_rows} x {ATOM_COLS} atoms "
-            f"over {grid_rows} x {grid_cols} warps",
+            f"register tile {tile.name} of {tile.rows} x {tile.cols} does not divide into "
+            f"{atom_rows} x {ATOM_COLS} atoms over {grid_rows} x {grid_cols} warps",
             where=where,
             hint=f"rows must be a multiple of {atom_rows * grid_rows}, columns of {ATOM_COLS * grid_cols}",
         )

@@ -13,7 +13,7 @@ from heddle.passes.draft import Draft, Operand, Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
-    """`after[i]`: registers live after instruction i; `masks`: bits of each value, by id; `values` in order of first use."""
+    """`after[i]`: registers live after instruction i; `masks`: bits of each value, by id; `values` by first use."""
 
     after: tuple[int, ...]
     at_entry: int

@@ -51,7 +51,7 @@ def run_passes(
 ) -> WarpProgram:
     """Lower a tile program.
 
-    `print_after`: names of passes, or "all", after which the program is shown (on standard error unless `show` is given).
+    `print_after`: names of passes, or "all", after which the program is shown (on standard error, or by `show`).
     Raises UserError where the kernel is wrong for the machine.
     """
     pipeline = tuple(passes)

@@ -1,9 +1,9 @@
 """Check of control fields, written without the analysis that sets them.
 
 It replays the code as a warp could run it, with every loop taken twice and every skip both ways, at the earliest issue
-times that stall counts and pipe intervals allow. Each read and write must find its register settled: by time for results of
-known latency, by a counter that was waited for (or by time, where the latency is known) for the rest, by a wgmma wait
-for matrix operands and accumulators.
+times that stall counts and pipe intervals allow. Each read and write must find its register settled: by time for
+results of known latency, by a counter that was waited for (or by time, where the latency is known) for the rest, by a
+wgmma wait for matrix operands and accumulators.
 """
 
 from __future__ import annotations

@@ -137,7 +137,8 @@ def part_registers(writer: RoleWriter, name: str, first_col: int, cols: int) -> 
         return writer.tile_registers(name)
     if layout.tile.warp_grid[1] > 1 or first_col % 8 or cols % 8 or first_col + cols > layout.tile.cols:
         raise UserError(
-            f"columns {first_col} to {first_col + cols} of register tile {name} ({layout.tile.cols} columns) cannot be taken",
+            f"columns {first_col} to {first_col + cols} of register tile {name} ({layout.tile.cols} columns) "
+            "cannot be taken",
             where=writer.where,
             hint="a part must be a multiple of 8 columns inside a tile whose warp grid has one column",
         )
@@ -183,8 +184,7 @@ def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
             writer.emit(opcode, result, (total, other))
             total = result
         writer.emit("MOV", register, (total,))
-    sources = [op.src, op.dst] if op.accumulate else [op.src]
-    _add_effects(writer, start, "row_reduce", sources, op.dst, function=op.function)
+    _add_effects(writer, start, "row_reduce", [op.src], op.dst, function=op.function, accumulate=int(op.accumulate))
 
 
 def _rows_of(writer: RoleWriter, name: str, rows: int) -> list[list[Operand]]:
@@ -206,7 +206,7 @@ def _add_effects(
     columns: tuple[int, ...] = (),
     **params: float | int | str,
 ) -> None:
-    """Attach one effect a band to the last of the band's instructions (code from `start` on is in the order of bands)."""
+    """Attach one effect a band to the last of its instructions (code from `start` on is in the order of bands)."""
     target = writer.layout(dst)
     count = len(writer.code) - start
     for band in range(target.bands):

@@ -56,7 +56,8 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[int, int, int]:
     cols = op.b.rows * op.ctas
     if op.a.rows not in ROWS or cols > MAX_COLS or cols % 16:
         raise UserError(
-            f"tcgen05.mma of {op.a.rows} rows a CTA and n = {cols}: rows must be 64 or 128, n a multiple of 16 up to {MAX_COLS}",
+            f"tcgen05.mma of {op.a.rows} rows a CTA and n = {cols}: "
+            f"rows must be 64 or 128, n a multiple of 16 up to {MAX_COLS}",
             where=writer.where,
         )
     if (op.acc.rows, op.acc.cols) != (op.a.rows, cols) or op.a.cols != op.b.cols or op.b.cols % k:

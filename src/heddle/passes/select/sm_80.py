@@ -19,7 +19,7 @@ MATRIX_ROWS = 16  # rows (m or n) that one LDSM.x4 covers at one k-step
 
 
 def lower_cp_async(writer: RoleWriter, op: CpAsync) -> None:
-    """LDGSTS by all warps of the role; each advances a 64-bit pointer and a shared address, under a bounds predicate."""
+    """LDGSTS by all warps of the role; each takes a 64-bit pointer and a shared address, under a bounds predicate."""
     tile = writer.shared_tile(op.dst.tile)
     size = dtype_bytes(tile.dtype)
     access_bytes = LANES * op.bytes_per_lane

@@ -16,7 +16,7 @@ STEP_BYTES = 32  # k extent of one wgmma (PTX ISA: 16 x 16 bit, 32 x 8 bit)
 GROUP_ROWS = 64  # m of a wgmma
 BAND_ROWS = 16  # rows of one of its four warps
 MAX_COLS = 256  # largest n
-# what a compiler emits to build a descriptor from an address in a vector register (measured mix: docs/explanation/passes.md)
+# what a compiler emits to build a descriptor from an address in a vector register (docs/explanation/passes.md)
 COMPUTED_DESCRIPTOR = ("LEA", "LOP3", "R2UR", "USHF", "ULOP3", "ULOP3", "UMOV")
 
 
@@ -58,7 +58,8 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
         )
     if writer.first_warp % 4:
         raise UserError(
-            f"role {writer.role.name} begins at warp {writer.first_warp}; wgmma needs whole warp groups (a multiple of 4)",
+            f"role {writer.role.name} begins at warp {writer.first_warp}; wgmma needs whole warp groups "
+            "(a multiple of 4)",
             where=writer.where,
         )
     k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
@@ -66,8 +67,8 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
     a_shape = _a_shape(writer, op.a)
     if a_shape != (layout.tile.rows, depth) or op.b.rows != layout.tile.cols or depth % k:
         raise UserError(
-            f"mma of a {a_shape[0]} x {a_shape[1]} and b {op.b.rows} x {depth} into {layout.tile.rows} x {layout.tile.cols}: "
-            f"needs a [m, k], b [n, k] and k a multiple of {k}",
+            f"mma of a {a_shape[0]} x {a_shape[1]} and b {op.b.rows} x {depth} into "
+            f"{layout.tile.rows} x {layout.tile.cols}: needs a [m, k], b [n, k] and k a multiple of {k}",
             where=writer.where,
         )
     if op.b.rows > MAX_COLS or op.b.rows % 8:

@@ -121,7 +121,8 @@ def _check_part(writer: RoleWriter, name: str, first_col: int, rows: int, cols: 
     tile = writer.layout(name).tile
     if rows != tile.rows or first_col + cols > tile.cols:
         raise UserError(
-            f"a box of {rows} x {cols} from column {first_col} is not part of register tile {name} ({tile.rows} x {tile.cols})",
+            f"a box of {rows} x {cols} from column {first_col} is not part of register tile {name} "
+            f"({tile.rows} x {tile.cols})",
             where=writer.where,
         )
 

@@ -27,7 +27,7 @@ def barrier_address(writer: RoleWriter, use: BarrierUse) -> Operand:
 
 
 def lower_wait(writer: RoleWriter, op: Wait) -> None:
-    """Parity to bit 31, try-wait, and the branch to the retry loop that is not taken when the engine lets the warp pass."""
+    """Parity to bit 31, try-wait, and the branch to the retry loop, which is not taken once the warp may pass."""
     reference = writer.barrier(op.barrier)
     address = barrier_address(writer, op.barrier)
     parity = [writer.scalar("USHF", writer.phase(op.barrier.ring), name="parity")] if op.barrier.ring else []

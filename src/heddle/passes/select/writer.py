@@ -1,4 +1,4 @@
-"""The writer of one role's code: emits drafts, keeps loops, rings, values of register tiles and the current source line."""
+"""The writer of one role's code: emits drafts, keeps loops, rings, values of register tiles and the source line."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class RoleWriter:
         )
 
     def scalar(self, op: str, *src: Operand, name: str = "t") -> Operand:
-        """Emit an operation with one new register as result: uniform for U* opcodes, a predicate for *SETP, else vector."""
+        """Emit an operation with one new register as result: uniform for U* opcodes, predicate for *SETP, else vector."""
         file: File = "uniform" if op.startswith("U") or op == "R2UR" else "vector"
         if op.endswith("SETP") or op in ("PLOP3", "ELECT"):
             file = "predicate"
