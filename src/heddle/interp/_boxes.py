@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from heddle.errors import InternalError
 from heddle.interp._arrays import Box
-from heddle.ir.warp import Access, Ring, WarpProgram
+from heddle.ir.warp import Access, BarrierRef, WarpProgram
 
 
 class BoxMaker:
@@ -16,7 +16,6 @@ class BoxMaker:
         self.columns = {name: index for index, name in enumerate(program.work.attributes)}
         self.items = program.work.items
         self.depths = {ring.name: ring.depth for ring in program.rings}
-        self.stages = {o.name: o.shape[0] if len(o.shape) > 2 else 1 for o in program.objects}
 
     def box(
         self,
@@ -29,10 +28,12 @@ class BoxMaker:
         counters: Sequence[int],
     ) -> Box:
         """Return the box; `stages` are the warp's ring stages and `counters` its loop counters at issue."""
-        place = warp_rank // access.divisor
+        down, right = divmod(warp_rank // access.divisor, access.rank_cols)
+        if access.rank_swap:
+            down, right = right, down
         counter = counters[access.level] + access.counter_offset
-        row = access.row + access.rank_row * (place // access.rank_cols) + access.cta_row * cta_rank
-        col = access.col + access.rank_col * (place % access.rank_cols) + access.cta_col * cta_rank
+        row = access.row + access.rank_row * down + access.cta_row * cta_rank
+        col = access.col + access.rank_col * right + access.cta_col * cta_rank
         row += self._attribute(access.row_attribute, item) + counter * access.row_step
         col += self._attribute(access.col_attribute, item) + counter * access.col_step
         return Box(self._stage(access, stages), row, row + access.rows, col, col + access.cols)
@@ -42,8 +43,7 @@ class BoxMaker:
             return access.stage_offset
         if access.ring not in stages:
             raise InternalError(f"an effect on {access.object!r} names ring {access.ring!r}, which the program lacks")
-        stage = stages[access.ring] + access.stage_offset
-        return stage % self.depths[access.ring] if access.stage_offset else stage
+        return (stages[access.ring] + access.stage_offset) % self.depths[access.ring]
 
     def _attribute(self, name: str | None, item: int) -> int:
         return 0 if name is None else int(self.items[item, self.columns[name]])
@@ -55,6 +55,6 @@ def advance(stages: dict[str, int], rings: Sequence[str], depths: Mapping[str, i
         stages[name] = (stages[name] + 1) % depths[name]
 
 
-def depths_of(rings: Sequence[Ring]) -> dict[str, int]:
-    """Return the depth of each ring by name."""
-    return {ring.name: ring.depth for ring in rings}
+def element_of(ref: BarrierRef, stages: Mapping[str, int], depths: Mapping[str, int]) -> int:
+    """Return which element of an mbarrier ring a reference means."""
+    return ref.offset if ref.ring is None else (stages[ref.ring] + ref.offset) % depths[ref.ring]

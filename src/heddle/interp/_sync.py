@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from heddle.errors import InternalError
+from heddle.interp._boxes import element_of
 from heddle.interp._clocks import Knowledge, Layout, Source
 from heddle.interp._effects import Doing
 from heddle.interp._warps import Cta, House, Meeting, Warp
@@ -17,18 +18,19 @@ class PhaseBarriers:
     def __init__(self, program: WarpProgram, house: House) -> None:
         self.program, self.house = program, house
         self.names = [barrier.name for barrier in program.barriers]
+        self.depths = {ring.name: ring.depth for ring in program.rings}
 
     def arrive(self, warp: Warp, instruction: Instruction, knowledge: Knowledge) -> None:
         """An arrival that carries `knowledge`, on every barrier that the instruction signals."""
         ref = _barrier_of(instruction)
         for cta in _owners(ref, warp.cta):
-            self.house.barrier(cta, ref.name, _element(ref, warp)).arrive(knowledge)
+            self.house.barrier(cta, ref.name, self._element(ref, warp)).arrive(knowledge)
 
     def wait(self, warp: Warp, instruction: Instruction) -> None:
         """A wait has passed: the warp knows what all completed phases carried."""
         ref = _barrier_of(instruction)
         for cta in _owners(ref, warp.cta):
-            warp.knowledge.join(self.house.barrier(cta, ref.name, _element(ref, warp)).knowledge)
+            warp.knowledge.join(self.house.barrier(cta, ref.name, self._element(ref, warp)).knowledge)
 
     def complete(self, record: tuple[Any, ...]) -> None:
         """A phase completes (BARRIER record)."""
@@ -48,9 +50,11 @@ class PhaseBarriers:
             return
         ref = instruction.barrier
         owner = receiver.cluster.ctas[0] if ref.cta == "leader" else receiver
-        stage = doing.stages[ref.ring] if ref.ring else 0
-        barrier = self.house.barrier(owner, ref.name, stage + ref.offset)
+        barrier = self.house.barrier(owner, ref.name, element_of(ref, doing.stages, self.depths))
         doing.component, doing.value = barrier.component, barrier.completed + 1
+
+    def _element(self, ref: BarrierRef, warp: Warp) -> int:
+        return element_of(ref, warp.rings, self.depths)
 
 
 class Meetings:
@@ -127,10 +131,6 @@ def _barrier_of(instruction: Instruction) -> BarrierRef:
     if instruction.barrier is None:
         raise InternalError(f"{instruction.op} names no mbarrier")
     return instruction.barrier
-
-
-def _element(ref: BarrierRef, warp: Warp) -> int:
-    return (warp.rings[ref.ring] if ref.ring else 0) + ref.offset
 
 
 def _owners(ref: BarrierRef, cta: Cta) -> list[Cta]:
