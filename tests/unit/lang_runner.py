@@ -62,11 +62,13 @@ class Thread:
     def run(self, body: tuple[tile.Op, ...]) -> Iterator[str]:
         for op in body:
             if isinstance(op, tile.ForEachItem):
-                for self.item in self.items:
+                for item in self.items:
+                    self.item = item
                     yield from self.run(op.body)
             elif isinstance(op, tile.For):
                 base = self.item[op.count.attribute] if op.count.attribute else op.count.value
-                for self.loops[op.name] in range(base + op.count.offset):
+                for counter in range(base + op.count.offset):
+                    self.loops[op.name] = counter
                     yield from self.run(op.body)
             elif isinstance(op, tile.When):
                 if self.item[op.attribute]:

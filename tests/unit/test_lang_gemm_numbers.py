@@ -31,7 +31,7 @@ CASES = {
     "a100": ("a100", (100, 136, 200), "fp16", config("multistage", (64, 64, 32), warps=(2, 2))),
     "a100-4-byte-lanes": ("a100", (33, 70, 202), "bf16", config("multistage", (64, 64, 32), warps=(2, 2))),
     "a100-one-step": ("a100", (33, 70, 16), "fp16", config("multistage", (64, 64, 32), warps=(2, 2))),
-    "a100-split": ("a100", (40, 72, 512), "fp16", config("multistage", (16, 64, 32), split_k=4, warps=(1, 4))),
+    "a100-split": ("a100", (40, 72, 512), "fp16", config("multistage", (16, 64, 64), split_k=2, warps=(1, 4))),
     "h100-cooperative": ("h100", (300, 264, 200), "fp16", config("cooperative", (128, 128, 64))),
     "h100-one-step": ("h100", (300, 264, 64), "bf16", config("cooperative", (128, 128, 64))),
     "h100-cluster": ("h100", (600, 264, 328), "bf16", config("cooperative", (128, 64, 64), cluster=2)),

@@ -17,6 +17,8 @@ ROW_BYTES = 128
 MAX_STAGES = 8
 MOST = 12
 """Length of the list."""
+NARROW = 64
+"""Rows below which a tile is only for matrices as narrow."""
 STREAM_ROWS, STREAM_ITEMS = 16, 4
 """With so few rows the time is that of reading B; several items an SM keep the last ones short."""
 LEAST_SPLIT_STEPS = 4
@@ -97,7 +99,9 @@ def _sm100(problem: GemmProblem) -> Iterable[GemmConfig]:
 
 
 def _worth(problem: GemmProblem, tile_m: int, tile_n: int, least_m: int) -> bool:
-    """Drop tiles of which more than half would lie outside the matrix, unless nothing smaller exists."""
+    """Drop tiles of which more than half would lie outside the matrix, and narrow ones where it is not narrow."""
+    if tile_m < NARROW and problem.m > NARROW:
+        return False
     return (tile_m < 2 * problem.m or tile_m == least_m) and (tile_n < 2 * problem.n or tile_n <= 64)
 
 

@@ -6,7 +6,7 @@ from heddle.errors import UnsupportedError, UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.kernels.gemm.epilogue import TMA_ALIGNMENT_BYTES, staging_bytes
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
-from heddle.kernels.gemm.sm80 import lane_bytes
+from heddle.kernels.gemm.sm80 import LANE_BYTES, LANES, lane_bytes, thread_registers
 from heddle.machine.spec import Machine
 
 DTYPES = {
@@ -16,6 +16,8 @@ DTYPES = {
 }
 """Operand types of the matrix instructions that the kernels use."""
 SCHEDULES = {"sm_80": ("multistage",), "sm_90": ("cooperative", "pingpong"), "sm_100": ("tcgen05",)}
+OTHER_REGISTERS = 64
+"""Addresses, counters and epilogue temporaries of a thread beside its accumulators."""
 BARRIER_BYTES = 1024
 """Shared memory set aside for mbarriers and the alignment of the first tile."""
 ACCUMULATOR_LANES = 128
@@ -85,17 +87,30 @@ def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
         raise UnsupportedError(
             f"clusters of {config.cluster} CTAs are not supported by gemm on {machine.name}; use 1 or 2"
         )
-    {"sm_80": _check_sm80, "sm_90": _check_sm90, "sm_100": _check_sm100}[machine.architecture](config, machine)
+    {"sm_80": _check_sm80, "sm_90": _check_sm90, "sm_100": _check_sm100}[machine.architecture](problem, config, machine)
 
 
-def _check_sm80(config: GemmConfig, machine: Machine) -> None:
+def _check_sm80(problem: GemmProblem, config: GemmConfig, machine: Machine) -> None:
     rows, cols = config.tile_m // config.warps[0], config.tile_n // config.warps[1]
     if rows % 16 or cols % 16 or config.tile_k % 16 or rows * config.warps[0] != config.tile_m:
         raise UserError(f"each warp takes a multiple of 16 x 16 of the tile; {config.label()} gives {rows} x {cols}")
-    _check_accumulators(rows * cols // 32, config, machine)
+    round_bytes = config.warps[0] * config.warps[1] * LANES * LANE_BYTES[0]
+    for side in (config.tile_m, config.tile_n):
+        if side * config.tile_k * problem.element_bytes % round_bytes:
+            raise UserError(
+                f"all lanes of {config.warps[0] * config.warps[1]} warps copy {round_bytes} bytes at a time; a stage "
+                f"of {side} x {config.tile_k} does not divide evenly",
+                hint="use a larger tile_k or fewer warps",
+            )
+    if thread_registers(config) > machine.max_registers_per_thread:
+        raise UserError(
+            f"{config.label()} with {config.warps[0]} x {config.warps[1]} warps needs {thread_registers(config)} "
+            f"registers a thread; {machine.name} has {machine.max_registers_per_thread}",
+            hint="use more warps or a smaller tile",
+        )
 
 
-def _check_sm90(config: GemmConfig, machine: Machine) -> None:
+def _check_sm90(problem: GemmProblem, config: GemmConfig, machine: Machine) -> None:
     groups = 2 if config.schedule == "cooperative" else 1
     if config.tile_m % (64 * groups) or config.tile_n % 8 or not 8 <= config.tile_n <= 256:
         raise UserError(
@@ -105,7 +120,7 @@ def _check_sm90(config: GemmConfig, machine: Machine) -> None:
     _check_accumulators(config.tile_m // groups * config.tile_n // 128, config, machine)
 
 
-def _check_sm100(config: GemmConfig, machine: Machine) -> None:
+def _check_sm100(problem: GemmProblem, config: GemmConfig, machine: Machine) -> None:
     columns = config.tile_n * ACCUMULATOR_STAGES
     if config.tile_m != ACCUMULATOR_LANES or config.tile_n % 16 or config.tile_n > 256:
         raise UserError(
@@ -119,7 +134,7 @@ def _check_sm100(config: GemmConfig, machine: Machine) -> None:
 
 
 def _check_accumulators(registers: int, config: GemmConfig, machine: Machine) -> None:
-    limit = machine.max_registers_per_thread - 64  # fragments, addresses and the epilogue need the rest
+    limit = machine.max_registers_per_thread - OTHER_REGISTERS
     if registers > limit:
         raise UserError(
             f"{config.label()} keeps {registers} accumulator registers in each thread; at most {limit} leave room for "
