@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from heddle.machine import Machine
 from heddle.sim.core import memory_layout as layout
 from heddle.sim.core.memory import memory_access, memory_access_multicast

@@ -47,8 +47,7 @@ from heddle.sim.core.memory_tags import Buffer, allocate, duration, fetch, touch
 
 @compiled
 def piece_mask(pieces: int, part: int, parts: int) -> int:
-    """Return the mask of the pieces that part `part` of `parts` covers; parts finer than a piece share it."""
-    parts = max(parts, 1)
+    """Return the mask of the pieces that part `part` of `parts` (at least 1) covers; finer parts share a piece."""
     part %= parts
     low = part * pieces // parts
     high = max(low + 1, (part + 1) * pieces // parts)
@@ -185,7 +184,7 @@ def memory_access(
     """
     now, arrival, extra = t << GRAIN_BITS, q_ticks << TICK_GRAIN_BITS, extra_cycles << GRAIN_BITS
     row = mem[STREAM_BASE] + stream * STREAM_WORDS
-    way = latency(mem, sm, block, part, nbytes) + extra
+    way = latency(mem, sm, block, part % parts, nbytes) + extra
     if block < 0 or block >= mem[row + STREAM_BLOCKS]:
         mem[OUTSIDE] += 1
         return int((arrival + way) >> GRAIN_BITS)
@@ -225,17 +224,20 @@ def memory_access_multicast(
     """
     now, arrival, extra = t << GRAIN_BITS, q_ticks << TICK_GRAIN_BITS, extra_cycles << GRAIN_BITS
     row = mem[STREAM_BASE] + stream * STREAM_WORDS
-    way = latency(mem, first_sm, block, part, nbytes) + extra
-    served, late, moved = arrival, 0, 0
-    if block < 0 or block >= mem[row + STREAM_BLOCKS]:
+    way = latency(mem, first_sm, block, part % parts, nbytes) + extra
+    outside = block < 0 or block >= mem[row + STREAM_BLOCKS]
+    served, late = arrival, 0
+    if outside:
         mem[OUTSIDE] += 1
     else:
-        moved = nbytes
         mask = piece_mask(mem[row + STREAM_PIECES], part, parts)
         served, late = locate(
             mem, now, arrival, KIND_LOAD, stream, block, mask, nbytes, way + mem[DRAM_EXTRA], item_ordinal, step
         )
         mem[L2_READ] += nbytes
     for i in range(count):
-        way = latency(mem, first_sm + i, block, part, nbytes) + extra
-        out[out_offset + i] = through_port(mem, now, first_sm + i, way, max(served + way, late), moved)
+        way = latency(mem, first_sm + i, block, part % parts, nbytes) + extra
+        if outside:
+            out[out_offset + i] = (served + way) >> GRAIN_BITS
+        else:
+            out[out_offset + i] = through_port(mem, now, first_sm + i, way, max(served + way, late), nbytes)
