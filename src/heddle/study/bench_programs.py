@@ -89,22 +89,25 @@ def _consumer(iterations: int, entry: int) -> list[Instruction]:
 
 
 def _mix(index: int) -> list[Instruction]:
-    """One matrix instruction and 15 or 16 others, with the stall counts and counters that a compiler would set."""
-    first = 64 + 4 * (index % 16)
-    registers = [Register(first + offset) for offset in range(4)]
+    """One matrix instruction and 15 or 16 others; loads and exponentials are used one round later."""
+    new, old = _registers(index), _registers(index - 1)
+    loaded, special = Control(wait=frozenset({1})), Control(wait=frozenset({0}))
     rows = [Instruction(op="HGMMA", dst=ACCUMULATOR, shape=(64, 32, 16), form="ss", dtype="fp16")]
-    rows += [
-        Instruction(op="FFMA", dst=registers[i % 4], src=(registers[(i + 1) % 4], Register(8 + i), Register(20 + i)))
-        for i in range(8)
-    ]
-    rows += [Instruction(op="IADD3", dst=registers[i % 4], src=(registers[i % 4], Register(8 + i))) for i in range(4)]
-    load = Control(write_barrier=1)
-    special = Control(write_barrier=0)
-    rows += [
-        Instruction(op="LDS", dst=registers[0], src=(Register(2),), bytes=128, control=load),
-        Instruction(op="MUFU", dst=registers[1], src=(registers[2],), control=special),
-        Instruction(op="FADD", dst=registers[3], src=(registers[0], Register(9)), control=Control(wait=frozenset({1}))),
-    ]
+    for i in range(4):  # sources lie in both register banks
+        rows.append(Instruction(op="FFMA", dst=new[2], src=(new[2], Register(8 + i), Register(21 + i))))
+        rows.append(Instruction(op="FADD", dst=new[3], src=(new[3], Register(10))))
+    rows += [Instruction(op="IADD3", dst=new[2 + i % 2], src=(new[2 + i % 2], Register(9 + i))) for i in range(4)]
+    rows.append(Instruction(op="FADD", dst=old[3], src=(old[0], Register(9)), control=loaded))
     if index % 2:
-        rows.append(Instruction(op="FMUL", dst=registers[1], src=(registers[1],), control=Control(wait=frozenset({0}))))
+        rows.append(Instruction(op="FMUL", dst=old[2], src=(old[1], Register(10)), control=special))
+    rows += [
+        Instruction(op="LDS", dst=new[0], src=(Register(2),), bytes=128, control=Control(write_barrier=1)),
+        Instruction(op="MUFU", dst=new[1], src=(new[2],), control=Control(write_barrier=0)),
+    ]
     return rows
+
+
+def _registers(index: int) -> list[Register]:
+    """The four registers of a round; 16 rounds share none."""
+    first = 64 + 4 * (index % 16)
+    return [Register(first + offset) for offset in range(4)]
