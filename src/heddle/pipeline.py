@@ -16,7 +16,9 @@ from heddle.ir.warp import WarpProgram
 from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
 from heddle.passes.manager import run_passes
+from heddle.sim.memory_system import L2State, Mode
 from heddle.sim.result import SimResult
+from heddle.sim.session import Log
 
 Params = Mapping[str, Any]
 
@@ -41,9 +43,9 @@ def simulate_program(
     machine: Machine,
     *,
     clock_mhz: float,
-    l2_state: str = "warm",
-    simulation: str = "representative",
-    log: str = "off",
+    l2_state: L2State = "warm",
+    simulation: Mode = "representative",
+    log: Log = "off",
 ) -> SimResult:
     """Simulate: issue every warp instruction, cycle by cycle (docs/reference/engine.md)."""
     return sim.simulate(program, machine, clock_mhz=clock_mhz, l2_state=l2_state, mode=simulation, log=log)
@@ -65,8 +67,8 @@ def run_once(
     config: Any = None,
     *,
     clock_mhz: float,
-    l2_state: str = "warm",
-    simulation: str = "representative",
+    l2_state: L2State = "warm",
+    simulation: Mode = "representative",
     profile: bool = False,
 ) -> dict[str, Any]:
     """Do all of it once, at one clock and for one configuration, and return the result JSON."""

@@ -14,6 +14,7 @@ from typing import Any
 from heddle import pipeline
 from heddle.ir.warp import WarpProgram
 from heddle.machine import Machine, machine
+from heddle.sim.memory_system import Mode
 from heddle.study.bench_programs import fan
 from heddle.study.pool import Progress
 
@@ -47,7 +48,7 @@ def _compiled(gpu: str, repeats: int) -> tuple[WarpProgram, float]:
     return _median(lambda: pipeline.compile_kernel("gemm", device, params), repeats)
 
 
-def _engine(name: str, program: WarpProgram, device: Machine, mode: str, repeats: int) -> dict[str, Any]:
+def _engine(name: str, program: WarpProgram, device: Machine, mode: Mode, repeats: int) -> dict[str, Any]:
     clock_mhz = device.max_clock_mhz
     result, cpu_s = _median(
         lambda: pipeline.simulate_program(program, device, clock_mhz=clock_mhz, simulation=mode), repeats

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from heddle import pipeline, trace
 from heddle.errors import UserError, unknown_name
@@ -16,6 +16,7 @@ from heddle.ir.warp import WarpProgram
 from heddle.kernels.registry import find_kernel
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
+from heddle.sim.memory_system import L2State, Mode
 from heddle.study import store
 from heddle.study.case_file import Case
 from heddle.study.choose import Choice, choose, shortlist
@@ -38,10 +39,10 @@ class Request:
     pins: Mapping[str, Any] = field(default_factory=dict)
     clock_mhz: float | None = None
     clock_source: str = ""
-    l2_state: str = "warm"
+    l2_state: L2State = "warm"
     rested: bool = False
     includes_launch: bool = False
-    simulation: str = "representative"
+    simulation: Mode = "representative"
     profile: bool = False
 
 
@@ -82,9 +83,9 @@ def request(
         pins=pins,
         clock_mhz=clock_mhz,
         clock_source="given" if clock_mhz else "",
-        l2_state=l2_state,
+        l2_state=cast(L2State, l2_state),
         rested=l2_state != "warm",
-        simulation=simulation,
+        simulation=cast(Mode, simulation),
         profile=profile,
     )
 
