@@ -11,7 +11,7 @@ from heddle.interp._arithmetic import Values, rounded
 from heddle.ir.warp import DataObject
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Box:
     """Rows [row, row_end) and columns [col, col_end) of one stage of an array, as asked for (it may stick out)."""
 
@@ -20,16 +20,6 @@ class Box:
     row_end: int
     col: int
     col_end: int
-
-    def overlaps(self, other: Box) -> bool:
-        """Tell whether two boxes share an element."""
-        return (
-            self.stage == other.stage
-            and self.row < other.row_end
-            and other.row < self.row_end
-            and self.col < other.col_end
-            and other.col < self.col_end
-        )
 
     def covers(self, other: Box) -> bool:
         """Tell whether every element of `other` is in this box."""
@@ -47,20 +37,18 @@ class TileArray:
     """One copy of a data object: values as float32 [stages, rows, cols]; unwritten elements are NaN."""
 
     description: DataObject
-    label: str  # for messages: the object's name and whose copy it is
+    label: str  # for messages
     values: Values = field(init=False)
     written: NDArray[np.bool_] = field(init=False)
+    is_global: bool = field(init=False)  # global tensors clip boxes; all other memories must contain them
+    _full: set[int] = field(default_factory=set)  # ids of shared boxes whose elements are all written
 
     def __post_init__(self) -> None:
         shape = self.description.shape
         full = (1,) * (3 - len(shape)) + tuple(shape)
         self.values = np.full(full, np.nan, np.float32)
         self.written = np.zeros(full, np.bool_)
-
-    @property
-    def is_global(self) -> bool:
-        """Global tensors clip boxes; all other memories must contain them."""
-        return self.description.space == "global"
+        self.is_global = self.description.space == "global"
 
     def contains(self, box: Box) -> bool:
         """Tell whether a box lies inside."""
@@ -70,33 +58,44 @@ class TileArray:
 
     def clipped(self, box: Box) -> Box:
         """Return the part of a box that lies inside (possibly empty)."""
+        if self.contains(box):
+            return box
         stages, rows, cols = self.values.shape
         row, col = min(max(box.row, 0), rows), min(max(box.col, 0), cols)
         row_end, col_end = min(max(box.row_end, row), rows), min(max(box.col_end, col), cols)
         return Box(min(max(box.stage, 0), stages - 1), row, row_end, col, col_end)
 
     def is_written(self, box: Box) -> bool:
-        """Tell whether every element of the inner part of a box was written before."""
+        """Tell whether every element of the inner part of a box was written before; what is written stays so."""
+        if id(box) in self._full:
+            return True
         b = self.clipped(box)
-        return bool(self.written[b.stage, b.row : b.row_end, b.col : b.col_end].all())
+        if not self.written[b.stage, b.row : b.row_end, b.col : b.col_end].all():
+            return False
+        if not self.is_global:  # boxes of global tensors are made anew each time, so their ids mean nothing
+            self._full.add(id(box))
+        return True
 
     def read(self, box: Box) -> Values:
         """Return the values of a box; elements outside the array are zero. The result may be a view."""
         b = self.clipped(box)
         inner = self.values[b.stage, b.row : b.row_end, b.col : b.col_end]
-        shape = (box.row_end - box.row, box.col_end - box.col)
-        if inner.shape == shape:
+        if b is box:
             return inner
-        outer = np.zeros(shape, np.float32)
+        outer = np.zeros((box.row_end - box.row, box.col_end - box.col), np.float32)
         outer[b.row - box.row : b.row_end - box.row, b.col - box.col : b.col_end - box.col] = inner
         return outer
 
     def write(self, box: Box, values: Values, *, add: bool = False, exact: bool = False) -> None:
         """Round and store values, parts outside dropped; `add` accumulates, `exact`: they are of this type already."""
         b = self.clipped(box)
-        part = values[b.row - box.row : b.row_end - box.row, b.col - box.col : b.col_end - box.col]
+        if b is not box:
+            values = values[b.row - box.row : b.row_end - box.row, b.col - box.col : b.col_end - box.col]
         where = (b.stage, slice(b.row, b.row_end), slice(b.col, b.col_end))
         if add:
-            part = self.values[where] + part
-        self.values[where] = part if exact and not add else rounded(part, self.description.dtype)
-        self.written[where] = True
+            values = self.values[where] + values
+        self.values[where] = values if exact and not add else rounded(values, self.description.dtype)
+        if id(box) not in self._full:
+            self.written[where] = True
+            if not self.is_global:
+                self._full.add(id(box))

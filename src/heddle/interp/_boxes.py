@@ -16,6 +16,15 @@ class BoxMaker:
         self.columns = {name: index for index, name in enumerate(program.work.attributes)}
         self.items = program.work.items
         self.depths = {ring.name: ring.depth for ring in program.rings}
+        self.made: dict[tuple[int, int, int, int], Box] = {}
+        tensors = {tensor.name for tensor in program.tensors}
+        self.fixed = {
+            id(access)
+            for effect in program.effects
+            for access in (*effect.reads, *effect.writes)
+            if access.object not in tensors
+            and not (access.row_step or access.col_step or access.row_attribute or access.col_attribute)
+        }
 
     def box(
         self,
@@ -27,7 +36,22 @@ class BoxMaker:
         item: int,
         counters: Sequence[int],
     ) -> Box:
-        """Return the box; `stages` are the warp's ring stages and `counters` its loop counters at issue."""
+        """Return the box; `stages` are the warp's ring stages and `counters` its loop counters at issue.
+
+        Boxes that do not move with items or loops are made once for each warp and stage, and live as long as this.
+        """
+        stage = self._stage(access, stages)
+        if id(access) not in self.fixed:
+            return self._make(access, warp_rank, cta_rank, stage, item, counters)
+        key = (id(access), warp_rank, cta_rank, stage)
+        box = self.made.get(key)
+        if box is None:
+            box = self.made[key] = self._make(access, warp_rank, cta_rank, stage, item, counters)
+        return box
+
+    def _make(
+        self, access: Access, warp_rank: int, cta_rank: int, stage: int, item: int, counters: Sequence[int]
+    ) -> Box:
         down, right = divmod(warp_rank // access.divisor, access.rank_cols)
         if access.rank_swap:
             down, right = right, down
@@ -36,7 +60,7 @@ class BoxMaker:
         col = access.col + access.rank_col * right + access.cta_col * cta_rank
         row += self._attribute(access.row_attribute, item) + counter * access.row_step
         col += self._attribute(access.col_attribute, item) + counter * access.col_step
-        return Box(self._stage(access, stages), row, row + access.rows, col, col + access.cols)
+        return Box(stage, row, row + access.rows, col, col + access.cols)
 
     def _stage(self, access: Access, stages: Mapping[str, int]) -> int:
         if access.ring is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from heddle.interp._arithmetic import Values, elementwise, matrix_product
 from heddle.interp._arrays import Box, TileArray
 from heddle.interp._boxes import BoxMaker
 from heddle.interp._clocks import Knowledge
+from heddle.interp._events import ASYNCHRONOUS_UNITS
 from heddle.interp._warps import Cta, Warp
 from heddle.interp.hazards import HazardList, History, Mode, Site, Touch
+from heddle.ir.opcodes import OPCODES
 from heddle.ir.warp import Access, DataObject, Effect, WarpProgram
 
 _OVERWRITE_FIRST = 2  # params["accumulate"]: overwrite when the loop counter is zero
@@ -39,11 +41,6 @@ class Doing:
     landed: int = 0  # CTAs that a multicast has reached
     visible: int = 0  # of a matrix instruction: when its result may be read (0: at `end`)
 
-    @property
-    def site(self) -> Site:
-        """Where it is, for messages."""
-        return Site(self.pc, self.warp.cta.sm, self.warp.cta.slot, self.warp.index)
-
 
 class Effects:
     """Performs effects on the arrays of CTAs and on the global tensors."""
@@ -54,6 +51,7 @@ class Effects:
         self.boxes = BoxMaker(program)
         self.inputs = {t.name for t in program.tensors if t.role == "input"}
         self.histories: dict[str, History] = {name: History() for name in tensors}
+        self.private = _private_objects(program)
         self.kinds: Mapping[str, Callable[[Doing], None]] = {
             "copy": self._copy,
             "copy_async": self._copy,
@@ -141,12 +139,11 @@ class Effects:
         array, box, history = self._resolve(doing, access, cta, cta.rank)
         if history is not None:
             touch = self._touch(doing, "read", array, box)
-            self._check(array, history, touch, doing.knowledge)
-            if not array.is_written(box):
-                self.hazards.uninitialised(array, touch)
             if doing.proxy:
                 self._check_fence(array, history, touch, cta)
-            history.add(touch)
+            self._enter(array, history, touch, doing.knowledge)
+        if not array.is_written(box):
+            self.hazards.uninitialised(array, self._touch(doing, "read", array, box))
         return array.read(box)
 
     def _write(
@@ -162,39 +159,40 @@ class Effects:
             )
         if history is not None:
             touch = self._touch(doing, mode, array, box)
-            if doing.visible > touch.end:
-                touch = replace(touch, end=doing.visible)
-            self._check(array, history, touch, doing.knowledge)
-            history.add(touch)
+            touch.end = max(touch.end, doing.visible)
+            self._enter(array, history, touch, doing.knowledge)
         array.write(box, values, add=mode == "reduce", exact=exact)
 
     def _touch(self, doing: Doing, mode: Mode, array: TileArray, box: Box) -> Touch:
         warp = doing.warp
-        return Touch(
+        if array.is_global:
+            box = array.clipped(box)
+        touch = Touch(
             mode,
-            array.clipped(box) if array.is_global else box,
+            box,
             doing.begin,
             doing.end,
             warp.cta.cluster.number,
             doing.component,
             doing.value,
-            doing.site,
+            Site(doing.pc, warp.cta.sm, warp.cta.slot, warp.index),
             doing.chain,
             doing.proxy,
         )
-
-    def _check(self, array: TileArray, history: History, touch: Touch, knowledge: Knowledge) -> None:
-        if not array.is_global and not array.contains(touch.box):
+        if not array.is_global and not array.contains(box):
             self.hazards.out_of_bounds(array, touch)
-        for old in history.conflicts(touch, knowledge):
+        return touch
+
+    def _enter(self, array: TileArray, history: History, touch: Touch, knowledge: Knowledge) -> None:
+        for old in history.enter(touch, knowledge):
             self.hazards.race(array, old, touch)
 
     def _check_fence(self, array: TileArray, history: History, touch: Touch, cta: Cta) -> None:
         """Stores of warps reach the asynchronous proxy only through a fence of the storing warp."""
         if array.description.space != "shared":
             return
-        for old in history.touches:
-            if old.mode == "write" and not old.proxy and old.box.overlaps(touch.box):
+        for old in history.overlapping(touch.box):
+            if old.mode == "write" and not old.proxy:
                 writer = cta.warps.get(old.site.warp)
                 if writer is not None and writer.fenced_cycle < old.begin:
                     self.hazards.missing_fence(array, old, touch)
@@ -214,6 +212,8 @@ class Effects:
         if description is None:
             raise InternalError(f"an effect names object {access.object!r}, which the program does not declare")
         array = self._array(doing.warp, description, cta)
+        if access.object in self.private:
+            return array, box, None
         owner = doing.warp.index if description.space == "register" else -1
         key = (access.object, box.stage, owner)
         history = cta.histories.get(key)
@@ -244,3 +244,13 @@ class Effects:
             return None
         place = self.program.sources[source]
         return SourceLocation(place.file, place.line)
+
+
+def _private_objects(program: WarpProgram) -> frozenset[str]:
+    """Return register objects that no asynchronous unit touches: the program order of their warp is all they need."""
+    registers = {o.name for o in program.objects if o.space == "register" and o.scope != "cluster"}
+    for instruction in program.instructions:
+        if instruction.effect is not None and OPCODES[instruction.op].unit in ASYNCHRONOUS_UNITS:
+            effect = program.effects[instruction.effect]
+            registers -= {access.object for access in (*effect.reads, *effect.writes)}
+    return frozenset(registers)

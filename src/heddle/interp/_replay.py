@@ -12,14 +12,13 @@ from heddle.errors import InternalError
 from heddle.interp._boxes import advance
 from heddle.interp._clocks import Layout, Source
 from heddle.interp._effects import Doing, Effects
-from heddle.interp._events import WARPS_PER_GROUP, completion_cycles
+from heddle.interp._events import ASYNCHRONOUS_UNITS, WARPS_PER_GROUP, completion_cycles
 from heddle.interp._sync import Meetings, PhaseBarriers, Semaphores
 from heddle.interp._warps import Cta, House, Warp
 from heddle.ir.opcodes import Unit
 from heddle.ir.warp import Effect, Instruction, WarpProgram
 from heddle.sim.result import EventKind
 
-_ASYNC_UNITS = {Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.WGMMA, Unit.TCGEN05_MMA}
 _NO_EFFECT = Effect(kind="nothing")
 
 
@@ -86,7 +85,7 @@ class Replay:
                 doing = self._doing(warp, pc, instruction, item, tuple(counters), begin)
                 if handler is not None:
                     handler(warp, instruction, doing)
-                if instruction.effect is not None and unit not in _ASYNC_UNITS:
+                if instruction.effect is not None and unit not in ASYNCHRONOUS_UNITS:
                     self.effects.perform(doing)
             elif instruction.op == "FENCE":
                 warp.fenced_cycle = begin
@@ -97,7 +96,7 @@ class Replay:
         self, warp: Warp, pc: int, instruction: Instruction, item: int, counters: tuple[int, ...], begin: int
     ) -> Doing:
         """Describe an operation as it is at issue; asynchronous ones get their end and component later."""
-        asynchronous = self.house.opcodes[pc].unit in _ASYNC_UNITS
+        asynchronous = self.house.opcodes[pc].unit in ASYNCHRONOUS_UNITS
         effect = self.program.effects[instruction.effect] if instruction.effect is not None else _NO_EFFECT
         warp.knowledge.learn(warp.component, warp.stamp)
         return Doing(

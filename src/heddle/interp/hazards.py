@@ -16,7 +16,7 @@ from heddle.ir.warp import WarpProgram
 Mode = Literal["read", "write", "reduce"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Site:
     """Who made an access: pc, SM, slot and warp."""
 
@@ -26,7 +26,7 @@ class Site:
     warp: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Touch:
     """One access: its box, its span in cycles, and the (cluster, component, value) that tells that it is finished."""
 
@@ -61,30 +61,43 @@ class Hazard:
 class History:
     """Touches of one array that a later access may still conflict with."""
 
-    touches: list[Touch] = field(default_factory=list)
+    touches: list[tuple[int, int, int, int, Touch]] = field(default_factory=list)  # box, flat for speed
 
-    def add(self, touch: Touch) -> None:
-        """Record a touch and forget those that a write covers, or that the same reader repeats."""
-        if touch.mode == "write":
-            self.touches = [t for t in self.touches if not touch.box.covers(t.box)]
-        else:
-            self.touches = [t for t in self.touches if not _replaces(touch, t)]
-        self.touches.append(touch)
+    def enter(self, touch: Touch, knowledge: Knowledge) -> list[Touch]:
+        """Record a touch and return the recorded ones that conflict with it.
 
-    def conflicts(self, touch: Touch, knowledge: Knowledge) -> list[Touch]:
-        """Return the recorded touches that conflict with a new one."""
+        Forgets what a write covers, and what a later touch of the same source repeats: either would be found again.
+        All touches of a history are of one stage.
+        """
+        conflicts: list[Touch] = []
+        stale: set[int] = set()
+        box = touch.box
+        for old in self.overlapping(box):
+            if (old.mode != touch.mode or touch.mode == "write") and not _is_ordered(old, touch, knowledge):
+                conflicts.append(old)
+            if _is_replaced(old, touch):
+                stale.add(id(old))
+        if stale:
+            self.touches = [entry for entry in self.touches if id(entry[4]) not in stale]
+        self.touches.append((box.row, box.row_end, box.col, box.col_end, touch))
+        return conflicts
+
+    def overlapping(self, box: Box) -> list[Touch]:
+        """Return the recorded touches that share an element with a box."""
+        row, row_end, col, col_end = box.row, box.row_end, box.col, box.col_end
         return [
             old
-            for old in self.touches
-            if (old.mode != touch.mode or touch.mode == "write")
-            and old.box.overlaps(touch.box)
-            and not _is_ordered(old, touch, knowledge)
+            for first, last, left, right, old in self.touches
+            if row < last and first < row_end and col < right and left < col_end
         ]
 
 
-def _replaces(new: Touch, old: Touch) -> bool:
-    same = old.component == new.component and old.cluster == new.cluster and old.mode == new.mode
-    return same and old.value <= new.value and new.box.covers(old.box)
+def _is_replaced(old: Touch, new: Touch) -> bool:
+    if new.mode != "write":
+        same = old.component == new.component and old.cluster == new.cluster and old.mode == new.mode
+        if not same or old.value > new.value:
+            return False
+    return new.box.covers(old.box)
 
 
 def _is_ordered(old: Touch, new: Touch, knowledge: Knowledge) -> bool:
