@@ -1,0 +1,158 @@
+"""Does the tile pass see what chip mode sees, and does it hand out every byte?"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from heddle.ir.warp import Instruction, StreamRef, WarpProgram
+from heddle.machine import Machine
+from heddle.sim import tilepass
+from heddle.sim.core import memory_layout as layout
+from heddle.sim.core import memory_play as play
+from heddle.sim.core.memory import memory_access
+from heddle.sim.core.memory_represent import find_record
+from heddle.sim.launch import LaunchPlan, plan_launch
+from heddle.sim.memory_system import Traffic, build_memory, read_traffic
+from heddle.sim.tilepass_skeleton import build_skeleton
+from memory_cases import CLOCK_MHZ, gemm_program, machine, stream_program
+
+STEP_CYCLES = 1_000_000  # so long that nothing is on its way from one step to the next
+
+
+def lockstep_in_chip_mode(program: WarpProgram, m: Machine, plan: LaunchPlan, l2_state: str, k_steps: int) -> Traffic:
+    """Issue a GEMM's requests to the chip's memory, all clusters in lockstep."""
+    mem = build_memory(program, m, plan, mode="chip", clock_mhz=CLOCK_MHZ, l2_state=l2_state).buffer
+    sizes = [stream.block_bytes for stream in program.streams]
+    t = 0
+    for wave in range(max(len(rows) for rows in plan.items)):
+        running = [(c, program.work.items[rows[wave]]) for c, rows in enumerate(plan.items) if len(rows) > wave]
+        for k in range(k_steps):
+            t += STEP_CYCLES
+            for c, (a, b, _) in running:
+                for stream, block in ((0, a + k), (1, b + k)):
+                    memory_access(mem, t, 256 * t, c, 0, stream, block, 0, 1, sizes[stream], 0, 0, 0)
+        t += STEP_CYCLES
+        for c, item in running:
+            memory_access(mem, t, 256 * t, c, layout.KIND_STORE, 2, item[2], 0, 1, sizes[2], 0, 0, 0)
+    return read_traffic(mem)
+
+
+@pytest.mark.parametrize("l2_state", ["cold", "warm", "flushed"])
+@pytest.mark.parametrize(("l2_kb", "order"), [(51_200, "rows"), (1_000, "rows"), (1_000, "columns"), (300, "rows")])
+def test_totals_equal_those_of_chip_mode_in_lockstep(l2_state: str, l2_kb: int, order: str) -> None:
+    m = machine("h100", sms=8, l2_bytes=l2_kb * 1024)
+    program = gemm_program(m_tiles=6, n_tiles=5, k_steps=7, order=order)
+    plan = plan_launch(program, m)
+    chip = lockstep_in_chip_mode(program, m, plan, l2_state, 7)
+    built = build_memory(program, m, plan, mode="representative", clock_mhz=CLOCK_MHZ, l2_state=l2_state)
+    seen = built.traffic()
+    for name in ("l2_read_bytes", "l2_write_bytes", "dram_read_bytes", "dram_write_bytes"):
+        assert getattr(seen, name) == getattr(chip, name), name
+
+
+def records(program: WarpProgram, m: Machine, l2_state: str = "cold") -> tuple[np.ndarray, LaunchPlan, Traffic]:
+    plan = plan_launch(program, m)
+    built = build_memory(program, m, plan, mode="representative", clock_mhz=CLOCK_MHZ, l2_state=l2_state)
+    return built.buffer, plan, built.traffic()
+
+
+def test_charges_add_up_to_the_chip() -> None:
+    m = machine("h100", sms=8, l2_bytes=1_000_000)
+    program = gemm_program(m_tiles=6, n_tiles=5, k_steps=7)
+    mem, plan, chip = records(program, m)
+    l2 = dram = 0.0
+    for ordinal in range(len(plan.group_items(plan.representative))):
+        for stream, steps in ((0, 7), (1, 7), (2, 1)):
+            for step in range(steps):
+                record = find_record(mem, stream, ordinal, step)
+                assert record > 0
+                own = program.streams[stream].block_bytes
+                l2 += own * mem[record + layout.RECORD_L2] / 65536
+                dram += own * mem[record + layout.RECORD_DRAM] / 65536
+    assert l2 == pytest.approx(chip.l2_read_bytes + chip.l2_write_bytes, rel=1e-4)
+    assert dram == pytest.approx(chip.dram_read_bytes + chip.dram_write_bytes, rel=1e-4)
+
+
+def test_first_touches_are_late_and_second_touches_are_not() -> None:
+    mem, _, _ = records(gemm_program(m_tiles=2, n_tiles=2, grid=1), machine("h100"))
+    positions = [find_record(mem, stream, ordinal, 0) for ordinal in range(4) for stream in (0, 1)]
+    late = [bool(mem[record + layout.RECORD_LATE]) for record in positions]
+    assert late == [True, True, False, True, True, False, False, False]
+
+
+def test_a_block_that_another_cluster_fetches_in_the_same_step_is_late() -> None:
+    program = gemm_program(m_tiles=1, n_tiles=2, grid=2)
+    heavy = dataclasses.replace(program, work=dataclasses.replace(program.work, grid=2))
+    m = machine("h100")
+    plan = dataclasses.replace(plan_launch(heavy, m), representative=1)
+    built = build_memory(heavy, m, plan, mode="representative", clock_mhz=CLOCK_MHZ, l2_state="cold")
+    assert built.buffer[find_record(built.buffer, 0, 0, 3) + layout.RECORD_LATE]
+    assert built.traffic().dram_read_bytes == (6 + 2 * 6) * 16384
+
+
+def test_warm_inputs_that_fit_are_never_late() -> None:
+    mem, plan, chip = records(gemm_program(), machine("h100"), "warm")
+    assert chip.dram_read_bytes == 0
+    for ordinal in range(len(plan.group_items(plan.representative))):
+        assert mem[find_record(mem, 0, ordinal, 0) + layout.RECORD_LATE] == 0
+
+
+def test_warps_of_a_role_are_folded_into_one_access() -> None:
+    program = stream_program(parts=4, part_by_rank=True, warps=4, block_bytes=4096)
+    code = build_skeleton(program, [4]).code
+    accesses = code[code[:, play.OP] == play.OP_ACCESS]
+    assert accesses[:, play.MASK].tolist() == [0b1111]
+    assert accesses[:, play.BYTES].tolist() == [4096]
+
+
+def test_an_instruction_of_one_warp_counts_once() -> None:
+    program = stream_program(warps=4)
+    one = dataclasses.replace(program.instructions[0], by="role")
+    program = dataclasses.replace(program, instructions=(one, *program.instructions[1:]))
+    code = build_skeleton(program, [1]).code
+    assert code[0, play.BYTES] == 1024
+
+
+def test_a_multicast_block_is_covered_by_the_parts_of_all_ranks() -> None:
+    program = stream_program(block_bytes=4096)
+    stream = dataclasses.replace(program.streams[0], multicast=2)
+    load = Instruction(op="UTMALDG", bytes=2048, ctas=2, stream=StreamRef(name="x", parts=2))
+    program = dataclasses.replace(
+        program, streams=(stream,), cluster_size=2, instructions=(load, *program.instructions[1:])
+    )
+    code = build_skeleton(program, [2]).code
+    assert (code[0, play.MASK], code[0, play.BYTES]) == (0b11, 4096)
+
+
+def test_ctas_with_blocks_of_their_own_get_rows_of_their_own() -> None:
+    program = stream_program()
+    stream = dataclasses.replace(program.streams[0], cta_step=3)
+    code = build_skeleton(dataclasses.replace(program, streams=(stream,), cluster_size=2), [1]).code
+    assert code[code[:, play.OP] == play.OP_ACCESS][:, play.DELTA].tolist() == [0, 3]
+
+
+def test_skipped_code_is_not_played() -> None:
+    program = stream_program(items=2)
+    skip = Instruction(op="SKIP", attribute="first", target=2)
+    loop = dataclasses.replace(program.instructions[1], target=1)
+    code = (skip, program.instructions[0], loop, *program.instructions[2:])
+    _, _, chip = records(dataclasses.replace(program, instructions=code), machine("h100"))
+    assert chip.l2_read_bytes == (7 + 8) * 1024  # item 0 has first = 0 and skips the load of its first turn
+
+
+def test_a_program_without_memory_has_no_records() -> None:
+    program = stream_program()
+    program = dataclasses.replace(program, instructions=(Instruction(op="NOP"), *program.instructions[1:]), streams=())
+    mem, _, chip = records(program, machine("h100"))
+    assert chip.l2_read_bytes == 0
+    assert find_record(mem, 0, 0, 0) == 0
+
+
+def test_steps_without_an_access_of_the_representative_are_charged_later() -> None:
+    seen = np.zeros((2, play.SEEN_WORDS), dtype=np.int64)
+    seen[:, play.SEEN_BYTES] = 100
+    seen[:, play.SEEN_LOCKSTEP] = (1, 3)
+    totals = np.array([[10, 1], [20, 2], [30, 3], [40, 4], [50, 5]])
+    chip, _ = tilepass.charges(tilepass.ChipRecord(streams=1, ordinals=1, seen=seen, totals=totals))
+    assert chip.tolist() == [[30, 3], [120, 12]]
