@@ -39,7 +39,7 @@ def simulate_reference(
         raise unknown_name("L2 state", l2_state, _L2_STATES)
     clock = machine.max_clock_mhz if clock_mhz is None else clock_mhz
     setup = make_setup(program, machine, mode, l2_state)
-    memory = MemorySystem(machine, clock, l2_state, share=1 if mode == "chip" else setup.groups)
+    memory = MemorySystem(machine, clock, l2_state, share=1 if mode == "chip" else min(setup.groups, setup.resident))
     chip = Chip(program, machine, setup, memory, policy(scheduler))
     chip.run()
     return _result(chip, clock)

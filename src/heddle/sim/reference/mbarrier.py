@@ -51,12 +51,14 @@ def signalled(warp: Warp, barrier: BarrierRef) -> list[Cta]:
 
 
 def element(owner: Cta, warp: Warp, barrier: BarrierRef) -> Mbarrier:
-    """Return the mbarrier of `owner` that a warp means now: its ring's stage plus the offset."""
-    ring = owner.mbarriers[barrier.name]
-    index = warp.stage(barrier.ring) + barrier.offset
-    if not 0 <= index < len(ring):
-        raise UserError(f"element {index} of barrier {barrier.name!r} at pc {warp.pc}; it has {len(ring)} elements")
-    return ring[index]
+    """Return the mbarrier of `owner` that a warp means now: its ring's stage plus the offset, or the offset."""
+    elements = owner.mbarriers[barrier.name]
+    index = barrier.offset
+    if barrier.ring is not None:
+        index = (warp.stage(barrier.ring) + barrier.offset) % warp.cta.cluster.chip.ring_depth[barrier.ring]
+    if not 0 <= index < len(elements):
+        raise UserError(f"element {index} of barrier {barrier.name!r} at pc {warp.pc}; it has {len(elements)} elements")
+    return elements[index]
 
 
 def remote_cycles(warp: Warp, owner: Cta) -> int:

@@ -126,8 +126,9 @@ class MemorySystem:
     def __init__(self, machine: Machine, clock_mhz: float, l2_state: str, share: int) -> None:
         self._machine = machine
         self._l2 = SharedServer(machine.l2_bytes_per_cycle_per_sm * machine.sms / share)
-        channel_rate = machine.dram_bytes_per_cycle(clock_mhz) / share / machine.dram_channels
-        self._channels = [SharedServer(channel_rate) for _ in range(machine.dram_channels)]
+        channels = max(1, machine.dram_channels // share)
+        channel_rate = machine.dram_bytes_per_cycle(clock_mhz) / share / channels
+        self._channels = [SharedServer(channel_rate) for _ in range(channels)]
         self._dram_extra = round(GRAINS * machine.dram_extra_latency_ns * clock_mhz / 1000)
         self._port_factor = coefficient(machine.l2_port_bytes_per_cycle)
         self._ports: dict[int, int] = {}  # SM -> next free time
@@ -177,8 +178,8 @@ class MemorySystem:
     def _pass_port(self, request: Request, sm: int, ready: int) -> int:
         now, d = request.now * GRAINS, length(request.bytes, self._port_factor)
         self._ports[sm] = max(self._ports.get(sm, 0), now) + d
-        near = (self._machine.l2_near_latency_cycles - 1) * GRAINS
-        return max(self._ports[sm] + near, ready + d) // GRAINS
+        way = (self._latency(request, sm) + request.extra) * GRAINS
+        return max(self._ports[sm] + way, ready + d) // GRAINS
 
     def _use(self, request: Request) -> tuple[Block, list[int]]:
         """Make the block the most recently used one and its pieces resident; return it and what was missing."""
