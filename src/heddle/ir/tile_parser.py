@@ -16,11 +16,11 @@ from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
 from heddle.ir.field_reader import field_types, read_fields, read_name, read_record, read_value
 from heddle.ir.text_cursor import LineCursor
-from heddle.ir.tile_printer import BODIES, DECLARATIONS, HEADER_SKIP, operation_name
+from heddle.ir.tile_printer import BODIES, DECLARATIONS, HEADER_SKIP, OPERATIONS, operation_name
 from heddle.ir.work_text import WorkReader
 
 _RECORDS = {keyword: field_types(tile.TileProgram)[field].__args__[0] for keyword, field in DECLARATIONS.items()}
-_OPERATIONS: dict[str, type[tile.Op]] = {operation_name(kind): kind for kind in tile.Op.__subclasses__()}
+_OPERATIONS: dict[str, type[tile.Op]] = {operation_name(kind): kind for kind in OPERATIONS}
 
 
 def read_program(path: str | Path) -> tile.TileProgram:

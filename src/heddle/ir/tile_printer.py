@@ -29,6 +29,10 @@ BODIES: tuple[type[tile.Op], ...] = (tile.For, tile.ForEachItem, tile.When)
 """Operations with a body."""
 HEADER_SKIP = {"name", "roles", "work", "params", *DECLARATIONS.values()}
 INDENT = "  "
+OPERATIONS: tuple[type[tile.Op], ...] = tuple(
+    kind for kind in vars(tile).values() if isinstance(kind, type) and issubclass(kind, tile.Op) and kind is not tile.Op
+)
+"""All operations, in the order of their definition."""
 
 
 def operation_name(kind: type[tile.Op]) -> str:

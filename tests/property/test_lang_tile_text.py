@@ -1,0 +1,99 @@
+"""Does every tile program survive printing and parsing, whatever its fields hold?"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from typing import Any, Literal
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from heddle.errors import SourceLocation
+from heddle.ir import tile, warp
+from heddle.ir.tile_printer import OPERATIONS
+from heddle.ir.tile_text import parse_program, print_program
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,5}", fullmatch=True) | st.sampled_from(
+    ["R1", "RZ", "inf", "true", "false", "first_iteration", "a b", "x//y", 'quo"te', "back\\slash", "{", "}", "Ü"]
+)
+INTEGERS = st.integers(-(2**40), 2**40)
+FLOATS = st.floats(allow_nan=False)
+PLACES = st.builds(SourceLocation, NAMES, st.integers(1, 9999), st.integers(0, 99))
+LEAVES = [kind for kind in OPERATIONS if kind not in (tile.For, tile.ForEachItem, tile.When)]
+SPECIAL: dict[Any, st.SearchStrategy[Any]] = {
+    int: INTEGERS,
+    str: NAMES,
+    bool: st.booleans(),
+    float: FLOATS,
+    SourceLocation: PLACES,
+}
+
+
+def strategy_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a field's type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in SPECIAL:
+        return SPECIAL[hint]
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of(*[st.none() if a is type(None) else strategy_of(a) for a in arguments])
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin is tuple and Ellipsis in arguments:
+        return st.lists(strategy_of(arguments[0]), max_size=3).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(strategy_of, arguments))
+    return builds(hint)
+
+
+def builds(kind: Any, **overrides: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Records of a dataclass with arbitrary fields."""
+    hints = typing.get_type_hints(kind)
+    others = {f.name: strategy_of(hints[f.name]) for f in dataclasses.fields(kind) if f.name not in overrides}
+    return st.builds(kind, **others, **overrides)
+
+
+def bodies(op: st.SearchStrategy[tile.Op]) -> st.SearchStrategy[tuple[tile.Op, ...]]:
+    """Bodies of operations."""
+    return st.lists(op, max_size=3).map(tuple)
+
+
+def nested(op: st.SearchStrategy[tile.Op]) -> st.SearchStrategy[tile.Op]:
+    """Loops and conditions around operations."""
+    return st.one_of(*[builds(kind, body=bodies(op)) for kind in (tile.For, tile.ForEachItem, tile.When)])
+
+
+OPS = st.recursive(st.one_of(*map(builds, LEAVES)), nested, max_leaves=6)
+
+
+@st.composite
+def works(draw: st.DrawFn) -> warp.Work:
+    """Tables of work items, small ones and one that is printed packed."""
+    attributes = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    rows = draw(st.integers(0, 3) | st.just(4097))
+    items = np.arange(rows * len(attributes), dtype=np.int64).reshape(rows, len(attributes)) - draw(INTEGERS)
+    return warp.Work(
+        attributes=tuple(attributes), items=items, schedule=draw(st.sampled_from(["static", "launch"])), grid=1
+    )
+
+
+PARAMS = st.dictionaries(NAMES, INTEGERS | NAMES | FLOATS, max_size=3)
+PROGRAMS = builds(
+    tile.TileProgram,
+    roles=st.lists(builds(tile.RoleBody, body=bodies(OPS)), max_size=2).map(tuple),
+    work=works(),
+    params=PARAMS,
+)
+
+
+@given(PROGRAMS)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_parse_inverts_print(program: tile.TileProgram) -> None:
+    text = print_program(program)
+    again = parse_program(text)
+    assert np.array_equal(again.work.items, program.work.items)
+    same = dataclasses.replace(again, work=program.work)
+    assert same == program
+    assert print_program(same) == text
