@@ -39,7 +39,7 @@ ATOM_ROWS, ATOM_COLS = 16, 8  # accumulator atom of mma.sync and wgmma (PTX ISA)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpLayout:
-    """How a warp holds a register tile of its role: `bands` of `rows` x `cols`, `band_registers` registers a lane each."""
+    """How a warp holds a register tile of its role: `bands` of `rows` x `cols`, each `band_registers` a lane."""
 
     tile: RegisterTile
     kind: Literal["fragment", "group", "lane"]

@@ -112,7 +112,7 @@ class RoleWriter:
         )
 
     def scalar(self, op: str, *src: Operand, name: str = "t") -> Operand:
-        """Emit an operation with one new register as result: uniform for U* opcodes, predicate for *SETP, else vector."""
+        """Emit an operation with one new register as result: uniform (U*), predicate (*SETP), else vector."""
         file: File = "uniform" if op.startswith("U") or op == "R2UR" else "vector"
         if op.endswith("SETP") or op in ("PLOP3", "ELECT"):
             file = "predicate"
