@@ -20,7 +20,7 @@ class Pipeline:
         self.b_global = k.tensor("B", (problem.n, problem.k), problem.dtype)
         self.a = k.shared("a", (config.tile_m, config.tile_k), problem.dtype, stages=config.stages)
         self.b = k.shared("b", (config.tile_n, config.tile_k), problem.dtype, stages=config.stages)
-        self.ring = k.ring("load", config.stages)
+        self.ring, self.released = k.ring("load", config.stages), k.ring("release", config.stages)
         self.full = k.barrier("full", arrivals=1, stages=config.stages)
         self.empty = k.barrier("empty", arrivals=consumer_warps * config.cluster, stages=config.stages)
 
@@ -62,21 +62,23 @@ class Pipeline:
                 k.mma(acc, self.a[ring], self.b[ring])
                 k.mma_commit()
                 k.mma_wait(pending=1)
-                self._release_previous()
+                self._release()
                 ring.advance()
 
     def finish(self) -> None:
         """Consumer: wait for the last products and give their stage back."""
         self.k.mma_wait(pending=0)
-        self._release_previous()
+        self._release()
 
     def skip(self, item: Item) -> None:
         """Consumer: pass over the stages of an item that another group works on."""
         for _ in self.k.range(item.k_blocks, name="kb"):
-            self.ring.advance()
+            self.k.advance(self.ring, self.released)
 
-    def _release_previous(self) -> None:
-        self.empty.arrive(self.ring.previous, cta="all" if self.config.cluster > 1 else "own")
+    def _release(self) -> None:
+        """Give the oldest stage that is not released yet to the producers that fill it, those of the whole cluster."""
+        self.empty.arrive(self.released, cta="all" if self.config.cluster > 1 else "own")
+        self.released.advance()
 
 
 def k_start(item: Item, config: GemmConfig) -> Index | int:
