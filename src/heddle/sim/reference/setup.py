@@ -18,7 +18,7 @@ class Setup:
     mode: Literal["chip", "sm"]
     groups: int  # of the chip; each holds a cluster a slot
     simulated: tuple[int, ...]  # groups
-    slots: int
+    slots: int  # that hold a cluster, of a group
     cluster_size: int
     places: tuple[
         int, ...
@@ -56,7 +56,7 @@ def make_setup(program: WarpProgram, machine: Machine, mode: str, l2_state: str)
     wanted = rows if program.work.schedule == "launch" else min(program.work.grid, rows)
     resident = min(wanted, groups * slots)
     places, later = range(resident), list(range(resident, rows))
-    simulated = tuple(range(groups))
+    simulated = tuple(range(min(groups, resident)))  # groups without a cluster have nothing to simulate
     if mode == "sm":
         plan = plan_launch(program, machine)
         simulated = (plan.representative,)
@@ -66,7 +66,7 @@ def make_setup(program: WarpProgram, machine: Machine, mode: str, l2_state: str)
         mode="chip" if mode == "chip" else "sm",
         groups=groups,
         simulated=simulated,
-        slots=slots,
+        slots=-(-len(places) // len(simulated)),
         cluster_size=program.cluster_size,
         places=tuple(places),
         resident=resident,
