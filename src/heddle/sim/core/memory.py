@@ -6,6 +6,7 @@ All state is in one flat int64 buffer, see `memory_layout`; nothing here allocat
 
 from __future__ import annotations
 
+from heddle.sim.core.jit import compiled
 from heddle.sim.core.memory_layout import (
     CHUNK_BYTES,
     DRAM_EXTRA,
@@ -39,7 +40,6 @@ from heddle.sim.core.memory_layout import (
     STREAM_STRIDE,
     STREAM_WORDS,
     TICK_GRAIN_BITS,
-    compiled,
 )
 from heddle.sim.core.memory_represent import find_record, represent_dram, represent_l2
 from heddle.sim.core.memory_tags import Buffer, allocate, duration, fetch, touch

@@ -8,6 +8,7 @@ repeats only where the blocks to come are resident and no block can ever be evic
 
 from __future__ import annotations
 
+from heddle.sim.core.jit import compiled
 from heddle.sim.core.memory_layout import (
     CAPACITY,
     CHANNEL_BASE,
@@ -40,7 +41,6 @@ from heddle.sim.core.memory_layout import (
     STREAM_STRIDE,
     STREAM_WORDS,
     USED,
-    compiled,
 )
 from heddle.sim.core.memory_represent import find_record
 from heddle.sim.core.memory_tags import Buffer

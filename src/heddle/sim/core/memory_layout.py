@@ -11,19 +11,6 @@ coefficient = round(2**40 / bytes a cycle).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
-from numba import njit
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def compiled(function: F) -> F:
-    """Compile with Numba, cached on disk; typed as the plain function."""
-    return cast(F, njit(cache=True)(function))
-
-
 GRAIN_BITS = 16  # grains a cycle: 2**16
 TICK_GRAIN_BITS = 8  # grains a tick of the engine (1/256 cycle): 2**8
 COEFFICIENT_BITS = 40  # coefficient of a rate r: round(2**40 / r)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.sim.core.jit import compiled
 from heddle.sim.core.memory_layout import (
     DRAM_READ,
     DRAM_WRITE,
@@ -31,7 +32,6 @@ from heddle.sim.core.memory_layout import (
     STREAM_PIECES,
     STREAM_STRIDE,
     STREAM_WORDS,
-    compiled,
 )
 from heddle.sim.core.memory_tags import allocate, fetch, touch
 

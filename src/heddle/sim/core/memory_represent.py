@@ -6,6 +6,7 @@ the whole chip moves at L2 and DRAM for each byte of the representative. All cha
 
 from __future__ import annotations
 
+from heddle.sim.core.jit import compiled
 from heddle.sim.core.memory_layout import (
     CHANNEL_COEFFICIENT,
     CHUNK_BYTES,
@@ -27,7 +28,6 @@ from heddle.sim.core.memory_layout import (
     TABLE_OFFSET,
     TABLE_STEPS,
     TABLE_WORDS,
-    compiled,
 )
 from heddle.sim.core.memory_tags import Buffer, duration
 

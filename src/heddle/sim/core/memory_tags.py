@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.sim.core.jit import compiled
 from heddle.sim.core.memory_layout import (
     CAPACITY,
     CHANNEL_BASE,
@@ -39,7 +40,6 @@ from heddle.sim.core.memory_layout import (
     STREAM_STRIDE,
     TAIL,
     USED,
-    compiled,
 )
 
 Buffer = NDArray[np.int64]

@@ -1,0 +1,57 @@
+"""Exact stall accounting without a per-cycle loop.
+
+A warp's cycles are added to its account and to that of the pc it waits for when it changes state; `W_DONE` is the first
+cycle that is not accounted yet. The sums are those of counting every cycle (docs/reference/engine.md, section 3).
+"""
+
+from __future__ import annotations
+
+from heddle.sim.core.heap import Program, State
+from heddle.sim.core.jit import compiled
+from heddle.sim.core.layout import COUNTERS, H_PCS, INF, P_ACCOUNT, P_WAIT, W_ACCOUNT, W_AT_REST, W_CAUSE, W_DONE, W_FETCH, W_NEXT_OK, W_PENDING, W_REASON, W_ROW
+
+from heddle.sim.result import Stall
+
+NO_INSTRUCTION = int(Stall.NO_INSTRUCTION)
+
+
+@compiled
+def credit(M: State, P: Program, warp: int, reason: int, until: int) -> None:
+    """Account the warp's cycles up to `until` (excluded) to one reason."""
+    done = M[warp + W_DONE]
+    if until > done:
+        M[warp + W_ACCOUNT + reason] += until - done
+        M[M[H_PCS] + P[M[warp + W_ROW] + P_ACCOUNT] + reason] += until - done
+        M[warp + W_DONE] = until
+
+
+@compiled
+def credit_own_waits(M: State, P: Program, warp: int, until: int) -> None:
+    """Account up to `until` what conditions a to c held up: the instruction line, next_ok, then counters in order."""
+    if M[warp + W_FETCH] > M[warp + W_DONE]:
+        credit(M, P, warp, NO_INSTRUCTION, min(until, M[warp + W_FETCH]))
+    if M[warp + W_NEXT_OK] > M[warp + W_DONE]:
+        credit(M, P, warp, M[warp + W_REASON], min(until, M[warp + W_NEXT_OK]))
+    mask = P[M[warp + W_ROW] + P_WAIT]
+    if mask != 0:
+        for k in range(COUNTERS):
+            if (mask >> k) & 1:
+                rest = M[warp + W_AT_REST + k]
+                if M[warp + W_PENDING + k] != 0:
+                    rest = INF
+                if rest > M[warp + W_DONE]:
+                    credit(M, P, warp, M[warp + W_CAUSE + k], min(until, rest))
+
+
+@compiled
+def own_ready(M: State, P: Program, warp: int) -> int:
+    """Return the cycle from which conditions a to c hold, INF if an operation's end is not known yet."""
+    ready = max(M[warp + W_NEXT_OK], M[warp + W_FETCH])
+    mask = P[M[warp + W_ROW] + P_WAIT]
+    if mask != 0:
+        for k in range(COUNTERS):
+            if (mask >> k) & 1:
+                if M[warp + W_PENDING + k] != 0:
+                    return INF
+                ready = max(ready, M[warp + W_AT_REST + k])
+    return int(ready)

@@ -1,0 +1,118 @@
+"""Conditions e to g, which are tested anew in every cycle: a place in the unit's queue, a free pipe, free read ports.
+
+All three are "not before cycle x" as things stand, and change only when something issues; so a candidate's cycles between
+two issues are accounted at once.
+"""
+
+from __future__ import annotations
+
+from heddle.sim.core.accounting import credit
+from heddle.sim.core.heap import Program, State
+from heddle.sim.core.jit import compiled, ctz
+from heddle.sim.core.layout import COLLECTIVES, G_FORMED, G_START, H_LSU_DEPTH, H_TCGEN05_DEPTH, H_WGMMA_DEPTH, INF, P_BY, P_COLD, P_OWN, P_PIPE, P_PORTS, P_PORTS_REUSE, P_QUEUE, P_WORDS, QUEUE_LSU, QUEUE_NONE, QUEUE_SLOTS, QUEUE_TCGEN05, QUEUE_TMA, Q_BLOCKED, Q_INDEX, Q_LAST, Q_LAST_ROW, Q_LSU, Q_LSU_COUNT, Q_PORT, Q_SM, Q_WARPS, Q_WORDS, SUBPARTITIONS, S_PIPE, S_QUARTERS, S_TCGEN05, S_TCGEN05_COUNT, S_TMA, S_TMA_COUNT, TICK_BITS, W_BIT, W_DONE, W_GROUP, W_MMA_COUNT, W_OFF, W_ROW, W_WORDS, X_PIPE_CAUSE, X_QUEUE_CAUSE
+
+from heddle.sim.result import Stall
+
+NOT_SELECTED, DISPATCH_STALL = int(Stall.NOT_SELECTED), int(Stall.DISPATCH_STALL)
+
+
+@compiled
+def reuses(M: State, P: Program, sub: int, warp: int, row: int) -> bool:
+    """Tell whether the reuse cache holds what this instruction's predecessor left."""
+    if P[row + P_OWN] >> 16 == 0:
+        return False
+    return bool(M[sub + Q_LAST] == M[warp + W_BIT] and M[sub + Q_LAST_ROW] == row - P_WORDS)
+
+
+@compiled
+def queue_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
+    """Condition e: return the cycle from which there is a place in the unit's queue, INF if not known yet."""
+    queue = P[row + P_QUEUE]
+    sm = M[sub + Q_SM]
+    if queue == QUEUE_LSU:
+        before = M[sub + Q_LSU_COUNT] - M[H_LSU_DEPTH]
+        return int(M[sub + Q_LSU + (before & (QUEUE_SLOTS - 1))] >> TICK_BITS) if before >= 0 else 0
+    if queue == QUEUE_TMA:
+        before = M[sm + S_TMA_COUNT] - QUEUE_SLOTS
+        return int(M[sm + S_TMA + (before & (QUEUE_SLOTS - 1))] >> TICK_BITS) if before >= 0 else 0
+    if queue == QUEUE_TCGEN05:
+        before = M[sm + S_TCGEN05_COUNT] - M[H_TCGEN05_DEPTH]
+        return int(M[sm + S_TCGEN05 + (before & (QUEUE_SLOTS - 1))] >> TICK_BITS) if before >= 0 else 0
+    before = M[warp + W_MMA_COUNT] - M[H_WGMMA_DEPTH]
+    group = M[warp + W_GROUP]
+    if before < 0:
+        return 0
+    if before >= M[group + G_FORMED]:
+        return INF
+    return int(M[group + G_START + (before & (COLLECTIVES - 1))])
+
+
+@compiled
+def pipe_until(M: State, P: Program, sub: int, row: int) -> int:
+    """Condition f: return the cycle from which the pipe is free."""
+    pipe = P[row + P_PIPE]
+    pipe += sub if pipe < S_PIPE else M[sub + Q_SM]
+    return int(M[pipe] >> TICK_BITS)
+
+
+@compiled
+def ports_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
+    """Condition g: return the cycle from which the read ports of all banks that the instruction reads are free."""
+    ports = P[row + P_PORTS]
+    if reuses(M, P, sub, warp, row):
+        ports = P[row + P_PORTS_REUSE]
+    until = 0
+    bank = 0
+    while ports != 0:
+        if ports & 255 != 0:
+            until = max(until, M[sub + Q_PORT + bank])
+        ports >>= 8
+        bank += 1
+    return int(until >> TICK_BITS)
+
+
+@compiled
+def ready_from(M: State, P: Program, sub: int, warp: int) -> int:
+    """Return the cycle from which conditions e to g hold, as things stand."""
+    row = M[warp + W_ROW]
+    if P[row + P_BY] != 0 and (M[warp + W_OFF] >> P[row + P_BY]) & 1:
+        return 0
+    ready = pipe_until(M, P, sub, row)
+    if P[row + P_PORTS] != 0:
+        ready = max(ready, ports_until(M, P, sub, warp, row))
+    if P[row + P_QUEUE] != QUEUE_NONE:
+        ready = max(ready, queue_until(M, P, sub, warp, row))
+    return int(ready)
+
+
+@compiled
+def credit_blocked(M: State, P: Program, sub: int, warp: int, until: int) -> None:
+    """Account a candidate's cycles up to `until` to what held it up, as things have stood since `W_DONE`."""
+    if until <= M[warp + W_DONE]:
+        return
+    row = M[warp + W_ROW]
+    cold = P[row + P_COLD]
+    if P[row + P_QUEUE] != QUEUE_NONE:
+        credit(M, P, warp, P[cold + X_QUEUE_CAUSE], min(until, queue_until(M, P, sub, warp, row)))
+    credit(M, P, warp, P[cold + X_PIPE_CAUSE], min(until, pipe_until(M, P, sub, row)))
+    credit(M, P, warp, DISPATCH_STALL, min(until, ports_until(M, P, sub, warp, row)))
+    credit(M, P, warp, NOT_SELECTED, until)
+
+
+@compiled
+def settle_others(M: State, P: Program, sub: int, t: int) -> None:
+    """Account the blocked candidates of the SM's other subpartitions before a unit of the whole SM changes in cycle t.
+
+    Those that come before `sub` in this cycle's rotation saw the old state in cycle t, the others only before it.
+    """
+    sm = M[sub + Q_SM]
+    place = (M[sub + Q_INDEX] - t) & (SUBPARTITIONS - 1)
+    for i in range(SUBPARTITIONS):
+        other = sm + S_QUARTERS + i * Q_WORDS
+        blocked = M[other + Q_BLOCKED]
+        if other != sub and blocked != 0:
+            until = t + 1 if (i - t) & (SUBPARTITIONS - 1) < place else t
+            while blocked != 0:
+                warp = M[other + Q_WARPS] + ctz(blocked) * W_WORDS
+                blocked &= blocked - 1
+                credit_blocked(M, P, other, warp, until)

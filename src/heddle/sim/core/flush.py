@@ -1,0 +1,39 @@
+"""Account all warps up to now, for a result in the middle of a simulation. Works on a copy of the state."""
+
+from __future__ import annotations
+
+from heddle.sim.core.accounting import credit, credit_own_waits
+from heddle.sim.core.barriers import MBARRIER, SEMAPHORE
+from heddle.sim.core.blocked import NOT_SELECTED, credit_blocked
+from heddle.sim.core.conditions import GMMA
+from heddle.sim.core.heap import Program, State
+from heddle.sim.core.jit import compiled
+from heddle.sim.core.layout import H_WARPS, H_WARP_COUNT, Q_BLOCKED, ST_CANDIDATE, ST_DEAD, ST_GMMA, ST_MBARRIER, ST_SEMAPHORE, ST_TIMED, W_BIT, W_PHASE, W_PHASE_REASON, W_STATE, W_SUB, W_WORDS
+
+@compiled
+def flush_warp(M: State, P: Program, warp: int, t: int) -> None:
+    """Account one warp's cycles before cycle t."""
+    state = M[warp + W_STATE]
+    if state == ST_TIMED and M[warp + W_PHASE] != 0:
+        credit(M, P, warp, M[warp + W_PHASE_REASON], t)
+    elif state == ST_CANDIDATE:
+        sub = M[warp + W_SUB]
+        if (M[sub + Q_BLOCKED] >> M[warp + W_BIT]) & 1:
+            credit_blocked(M, P, sub, warp, t)
+        else:
+            credit(M, P, warp, NOT_SELECTED, t)
+    elif state == ST_MBARRIER:
+        credit(M, P, warp, MBARRIER, t)
+    elif state == ST_GMMA:
+        credit(M, P, warp, GMMA, t)
+    elif state == ST_SEMAPHORE:
+        credit(M, P, warp, SEMAPHORE, t)
+    elif state != ST_DEAD:
+        credit_own_waits(M, P, warp, t)
+
+
+@compiled
+def flush_accounts(M: State, P: Program, t: int) -> None:
+    """Account all warps' cycles before cycle t."""
+    for i in range(M[H_WARP_COUNT]):
+        flush_warp(M, P, M[H_WARPS] + i * W_WORDS, t)

@@ -1,0 +1,336 @@
+"""Layout of the engine's flat int64 buffer `M` and of the program rows `P`.
+
+`M` holds a header, then records of fixed size: one an SM (with its four subpartitions inside), one a warp context, a
+CTA, a cluster slot, a warp group and an mbarrier, then work items, semaphores, the event heap and the per-pc accounts.
+Records refer to each other by their address in `M`, so that no index arithmetic is needed on the way. Built by
+`heddle.sim.state`; every word's kind (plain, cycles, ticks, linear) is known there for the exact fast-forward.
+
+Names: H_ header, S_ SM, Q_ subpartition, W_ warp, C_ CTA, K_ cluster slot, G_ warp group, B_ mbarrier, A_ semaphore,
+E_ event, P_ and X_ program row, L_ log record.
+"""
+
+from __future__ import annotations
+
+INF = 1 << 60  # "not known yet", in cycles or ticks
+TICK_BITS = 8  # ticks a cycle: 2**8
+REASONS = 24  # columns of an account, more than len(Stall)
+ACCOUNT_OFF = 23  # column of a pc's account: issues in which the warp did not act
+BANKS = 4  # most register banks of a subpartition
+PIPES = 16  # most pipes
+SUBPARTITIONS = 4
+LEVELS = 4
+COUNTERS = 6  # dependence counters a warp
+RINGS = 16  # most stage rings of a program
+GROUPS = 16  # closed groups of asynchronous copies that a wait can look back over
+NAMED = 16  # named barriers a CTA
+WAKE_SLOTS = 32  # cycles that the wake ring of a subpartition looks ahead
+QUEUE_SLOTS = 32  # most entries of a load/store, bulk copy or tcgen05 queue
+COLLECTIVES = 64  # warp-group matrix instructions remembered a warp group
+ITEM_SLOTS = 64  # dynamically fetched items that warps of a cluster may be apart
+
+# ---- header
+H_TIME = 0  # next cycle to simulate
+H_LIVE = 1  # warps that have not exited
+H_SMS = 2
+H_SM = 3  # address of SM 0
+H_NEXT = 4  # address of the next busy cycle of each SM
+H_END = 5  # latest end of a warp or store seen so far
+H_CLUSTER_SIZE = 6
+H_SLOTS = 7
+H_ATTRIBUTES = 8
+H_ITEMS = 9  # address of work items
+H_ITEM_COUNT = 10
+H_QUEUE = 11  # address of the list of items that launch and dynamic schedules hand out
+H_QUEUE_COUNT = 12
+H_QUEUE_NEXT = 13
+H_SCHEDULE = 14  # SCHEDULE_*
+H_GRID = 15  # clusters of a static schedule
+H_HEAP = 16  # address of the event heap
+H_HEAP_COUNT = 17
+H_HEAP_CAPACITY = 18
+H_SEQUENCE = 19
+H_PCS = 20  # address of the per-pc accounts
+H_POLICY = 21  # scheduler: POLICY_*
+H_LOG = 22  # 0 off, 1 issues, 2 all
+H_LOG_SMS = 23  # SMs that are logged
+H_LOG_COUNT = 24  # records in the log buffer
+H_LOG_CAPACITY = 25
+H_BANKS = 26
+H_SHARE = 27  # 1 if an active register-accumulator MMA takes read-port cycles
+H_SLACK = 28  # ticks
+H_SWITCH = 29  # ticks
+H_TAIL = 30  # ticks
+H_WGMMA_DEPTH = 31
+H_TCGEN05_DEPTH = 32
+H_LSU_DEPTH = 33
+H_ARRIVE = 34  # cycles until an mbarrier arrival counts
+H_REMOTE = 35
+H_LAUNCH = 36
+H_NAMED = 37
+H_NAMED_WARP = 38
+H_CLUSTER_BARRIER = 39
+H_NEAR = 40  # least cycles until a semaphore release is seen
+H_SEMAPHORES = 41  # address
+H_SEMAPHORES_WAIT = 42  # 1 if acquires wait (mode chip)
+H_FETCH = 43  # ticks to fetch an instruction line; 0: all lines are there
+H_LINES = 44  # instruction lines of the program
+H_MBARRIERS = 45  # mbarriers a CTA
+H_ORDINALS = 47  # ordinals between consecutive items of a static schedule's cluster: slots in use
+H_FULL_LOG = 50  # log records that one cycle may need at most
+H_ERROR = 51  # ERROR_*
+H_ANCHOR = 52  # address of the warp whose loop ends are looked at by the fast-forward; 0: none
+H_ANCHOR_HIT = 53  # set when the anchor took its loop branch in the cycle just simulated
+H_UNTIL = 54
+H_ISSUED = 55  # warp instructions
+H_WARPS = 56  # address of the first warp record
+H_WARP_COUNT = 57
+H_ITEM_DONE = 58  # address of the cycle in which each item's last warp left it
+H_CTAS = 59
+H_CLUSTERS = 60
+H_CLUSTER_COUNT = 61
+H_MB = 62  # address of the first mbarrier
+H_GROUPS_PER_CTA = 63
+H_WARPS_PER_CTA = 64
+H_CONTEXTS = 65  # address of the list: for each warp of each CTA, slot by slot and SM by SM, its record
+H_ANSWERS = 72  # 16 words: answers of a multicast
+H_READS = 96  # 256 words: ticks of n register reads while accumulators take their share of the ports
+H_WORDS = 352
+
+SCHEDULE_STATIC, SCHEDULE_LAUNCH, SCHEDULE_DYNAMIC = 0, 1, 2
+POLICY_GTY, POLICY_GTO, POLICY_LRR, POLICY_USER = 0, 1, 2, 3
+ERROR_NONE, ERROR_ITEM_SLOTS, ERROR_HEAP = 0, 1, 2
+
+# ---- subpartition, inside an SM record
+Q_NEXT = 0  # next cycle in which something can happen here
+Q_CANDIDATES = 1  # mask of warps that passed conditions a to d
+Q_BLOCKED = 2  # those of them that failed e to g when last looked at
+Q_LAST = 3  # bit index of the warp that issued last, -1 at first
+Q_LAST_ROW = 4
+Q_RING_USED = 5  # mask of wake slots in use
+Q_FAR = 6  # mask of warps that wake beyond the ring
+Q_FAR_NEXT = 7
+Q_WARPS = 8  # address of the warp with bit 0
+Q_LSU_COUNT = 9  # accesses so far
+Q_TMEM_FREE = 10  # ticks
+Q_SM = 11  # address of the SM
+Q_INDEX = 12
+Q_ISSUED = 13
+Q_PORT = 16  # BANKS words, ticks
+Q_PIPE = 20  # PIPES words, ticks
+Q_LSU = 36  # QUEUE_SLOTS words, ticks: start of each access
+Q_RING = 68  # WAKE_SLOTS masks
+Q_WORDS = 104
+
+# ---- SM
+S_INDEX = 0
+S_LSU_FREE = 1  # ticks
+S_TMA_FREE = 2
+S_BACKLOG = 3
+S_MATRIX_FREE = 4
+S_MATRIX_OWNER = 5  # warp group that the matrix unit worked for last
+S_TMA_COUNT = 6
+S_TCGEN05_COUNT = 7
+S_FETCH_FREE = 8
+S_ACTIVE_HEAD = 9  # ring of intervals in which the matrix unit works on register accumulators
+S_ACTIVE_TAIL = 10
+S_SHARED_BYTES = 11
+S_MATRIX_BUSY = 12  # ticks
+S_LINES = 13  # address of the instruction lines' ready times
+S_RANK = 14  # rank in the cluster
+S_TMA = 16  # QUEUE_SLOTS
+S_TCGEN05 = 48  # QUEUE_SLOTS
+S_PIPE = 80  # PIPES
+S_ACTIVE = 96  # 2 * COLLECTIVES words, cycles: begin, end
+S_QUARTERS = 224  # SUBPARTITIONS * Q_WORDS
+S_WORDS = 640
+
+# ---- warp context
+W_ROW = 0  # offset in P of the instruction that it waits to issue
+W_STATE = 1
+W_NEXT_OK = 2
+W_REASON = 3  # of next_ok
+W_DONE = 4  # cycles before this one are accounted
+W_FETCH = 5  # the line of its instruction is there from this cycle on
+W_WAKE = 6  # cycle in the wake ring
+W_PHASE = 7  # 1 while condition d is waited for with a known end
+W_PHASE_REASON = 8
+W_OFF = 9  # bit `by` is set if this warp does not act in such instructions
+W_SUB = 10  # address of its subpartition
+W_BIT = 11  # its index there
+W_SM = 12
+W_CTA = 13
+W_CLUSTER = 14
+W_GROUP = 15  # warp group, 0 if none
+W_RANK = 16  # in its role
+W_CTA_RANK = 17
+W_ITEM = 18  # address of its work item
+W_ITEM_ORDINAL = 19  # place of its item among those of its SM group
+W_LINK = 20  # next waiter of the same thing
+W_ASK = 21  # parity that it waits to see completed, or the value of a semaphore
+W_WARP = 22  # warp of the CTA
+W_ROLE = 23
+W_SLOT = 24
+W_ENTRY = 25  # first row of its role
+W_ABSENT = 26  # 1: role of the leader only, and this CTA is not
+W_ITEM_INDEX = 27  # row of work.items
+W_COUNTER = 28  # LEVELS
+W_EXITS = 32  # LEVELS: how often the loop was left
+W_AT_REST = 36  # COUNTERS, cycles
+W_PENDING = 42  # COUNTERS: operations whose end is not known yet
+W_CAUSE = 48  # COUNTERS: Stall of the operation that set it last
+W_STAGE = 54  # RINGS
+W_PARITY = 70  # RINGS
+W_COPY_OPEN = 86  # latest answer of the open LDGSTS group
+W_COPY_CLOSED = 87  # latest of all closed ones
+W_COPY_COUNT = 88
+W_COPY = 89  # GROUPS: end of the i-th closed group and all before
+W_BULK_OPEN = 105
+W_BULK_CLOSED = 106
+W_BULK_COUNT = 107
+W_BULK = 108  # GROUPS
+W_MMA_COUNT = 124  # warp-group instructions issued
+W_MMA_GROUPS = 125
+W_MMA = 126  # GROUPS: instructions issued when the i-th group closed
+W_MMA_COUNTERS = 142  # QUEUE_SLOTS: counters to release for instructions that have not formed: write | read << 4
+W_TCGEN05_DONE = 174  # cycle
+W_ITEM_NUMBER = 175  # items of this CTA before this one
+W_ACCOUNT = 176  # REASONS
+W_WORDS = 200
+
+ST_DEAD, ST_TIMED, ST_CANDIDATE, ST_PENDING, ST_MBARRIER, ST_GMMA, ST_BARRIER, ST_SEMAPHORE = 0, 1, 2, 3, 4, 5, 6, 7
+
+# ---- CTA
+C_LIVE = 0
+C_READ = 1  # cycle in which its stores' sources have been read
+C_VISIBLE = 2  # cycle in which its stores are visible
+C_MBARRIERS = 3  # address
+C_CLUSTER = 4
+C_RANK = 5
+C_SM = 6
+C_GROUPS = 7
+C_NAMED = 8  # NAMED * 2 words: arrived, first waiter
+C_FIRST = 40  # of its warps in the list at H_CONTEXTS
+C_SLOT = 41
+C_WORDS = 44
+
+# ---- cluster slot
+K_LIVE = 0  # CTAs that have not ended
+K_FREE = 1
+K_FIRST_ITEM = 2  # static: first item
+K_ITEMS = 3  # dynamic: items fixed so far
+K_ARRIVED = 4  # cluster barrier
+K_WAITERS = 5
+K_SM = 6  # address of the SM of rank 0
+K_SLOT = 7
+K_CTAS = 8  # address of rank 0's CTA record
+K_LAUNCHED = 9
+K_ITEM = 16  # ITEM_SLOTS
+K_WORDS = 80
+
+# ---- warp group
+G_FORMED = 0  # collectives that all four warps have issued
+G_WARPS = 1  # addresses of the four warps
+G_START = 8  # COLLECTIVES, cycles
+G_END = 72  # COLLECTIVES, cycles: complete
+G_WORDS = 136
+
+# ---- mbarrier
+B_ARRIVED = 0
+B_BYTES = 1
+B_PARITY = 2
+B_COUNT = 3
+B_WAITERS = 4
+B_INDEX = 5  # in the program
+B_ELEMENT = 6
+B_CTA = 7
+B_WORDS = 8
+
+# ---- semaphore
+A_VALUE = 0
+A_WAITERS = 1
+A_WORDS = 2
+
+# ---- event
+E_TIME = 0
+E_SEQUENCE = 1
+E_KIND = 2
+E_WHERE = 3
+E_ROW = 4
+E_SM = 5
+E_WORDS = 6
+
+EV_ARRIVE = 0  # one arrival at mbarrier E_WHERE
+EV_LAND = 1  # a bulk copy lands: bytes at mbarrier E_WHERE, shared memory of SM E_SM
+EV_COPY = 2  # a cp.async lands in SM E_SM
+EV_SEMAPHORE = 3  # semaphore E_WHERE grows
+EV_LAUNCH = 4  # cluster slot E_WHERE is free
+EV_BYTES = 5  # bytes of a copy into another CTA count at mbarrier E_WHERE
+
+# ---- program row: what serves most instructions, ...
+P_UNIT = 0
+P_STALL = 1  # at least 1
+P_WAIT = 2  # mask of counters
+P_BY = 3  # 0 every warp, 1 first of each four, 2 first of the role
+P_PIPE = 4  # offset in the record of the subpartition (below Q_WORDS of PIPES) or, from S_PIPE on, of the SM
+P_INITIATION = 5  # ticks
+P_LATENCY = 6
+P_PORTS = 7  # reads of each bank, 8 bits a bank
+P_PORTS_REUSE = 8  # the same if the reuse cache has what it can have
+P_OWN = 9  # own bank conflicts: e | e with reuse << 8 | 1 << 16 if reuse is possible at all
+P_WRITE = 10  # write counter or -1
+P_READ = 11
+P_SLOW = 12  # SLOW_*
+P_QUEUE = 13  # QUEUE_*
+P_ACCOUNT = 14  # offset of the pc's account
+P_COLD = 15  # address in P of the rest
+P_COUNTERS = 16  # 1: write counter at t + e + L, 2: read counter at t + e + 2, by the rule of most units
+P_WORDS = 20
+# ... and the rest
+X_CAUSE = 0  # Stall of a warp that waits for its counters
+X_ADVANCE = 1  # mask of rings
+X_BYTES = 2
+X_DURATION = 3  # ticks of the unit's server
+X_SHARED = 4  # ticks that its bytes take of shared memory
+X_EXTRA = 5  # unit-specific latency: cycles (requests, tensor memory) or ticks (tcgen05)
+X_STREAM = 6
+X_BASE = 7  # item attribute of the first block
+X_LEVEL = 8
+X_STEP = 9
+X_OFFSET = 10
+X_PART = 11
+X_PARTS = 12
+X_RANK_STRIDE = 13
+X_CTA_STEP = 14
+X_CTA_PART = 15
+X_CTAS = 16
+X_BARRIER = 17  # first element among the CTA's mbarriers
+X_BARRIER_RING = 18  # -1: none
+X_BARRIER_OFFSET = 19
+X_BARRIER_COUNT = 20
+X_FLIP = 21
+X_BARRIER_CTA = 22  # 0 own, 1 leader, 2 all
+X_ID = 23  # named barrier, or item attribute of a semaphore or of SKIP
+X_WARPS = 24
+X_PENDING = 25
+X_TARGET = 26  # row
+X_COUNT = 27
+X_COUNT_ATTRIBUTE = 28  # -1: immediate
+X_KIND = 29  # memory request: 0 load, 1 store, 2 reduce
+X_PC = 30
+X_LINE = 31
+X_STAGE_RING = 32  # ring whose stage the log shows, -1 none
+X_GROUP_COPY = 33  # LDGSTS
+X_QUEUE_CAUSE = 34  # Stall while the unit's queue is full
+X_PIPE_CAUSE = 35  # Stall while the pipe is busy
+X_DEPTH = 40  # RINGS words: depth of each ring of the program
+X_WORDS = 56
+
+SLOW_WAIT, SLOW_CONDITION, SLOW_ADVANCE = 1, 2, 4
+BY_WARP, BY_GROUP, BY_ROLE = 0, 1, 2
+QUEUE_NONE, QUEUE_LSU, QUEUE_WGMMA, QUEUE_TMA, QUEUE_TCGEN05 = 0, 1, 2, 3, 4
+
+# ---- log record
+L_KIND, L_SM, L_SLOT, L_WARP, L_PC, L_ITEM = 0, 1, 2, 3, 4, 5
+L_BEGIN, L_END, L_DETAIL, L_STAGE, L_COUNTERS = 6, 7, 8, 9, 10
+L_WORDS = 14
+LOG_ISSUE, LOG_TENSOR, LOG_COPY, LOG_STORE, LOG_BARRIER, LOG_WAIT, LOG_COMPLETE = 0, 1, 2, 3, 4, 5, 6

@@ -1,0 +1,118 @@
+"""One cycle of one SM: wake warps, find who can issue (conditions e to g), account who cannot, pick, issue."""
+
+from __future__ import annotations
+
+from heddle.sim.core.accounting import credit
+from heddle.sim.core.blocked import credit_blocked, ready_from
+from heddle.sim.core.conditions import wake
+from heddle.sim.core.heap import Program, State
+from heddle.sim.core.issue import issue
+from heddle.sim.core.jit import compiled, ctz, top
+from heddle.sim.core.layout import H_POLICY, INF, POLICY_GTY, POLICY_LRR, POLICY_USER, Q_BLOCKED, Q_CANDIDATES, Q_FAR, Q_FAR_NEXT, Q_INDEX, Q_LAST, Q_NEXT, Q_RING, Q_RING_USED, Q_WARPS, Q_WORDS, SUBPARTITIONS, S_QUARTERS, WAKE_SLOTS, W_WAKE, W_WORDS
+from heddle.sim.core.policy import user_choose
+from heddle.sim.core.wake import next_wake
+
+from heddle.sim.result import Stall
+
+NOT_SELECTED = int(Stall.NOT_SELECTED)
+
+
+@compiled
+def wake_due(M: State, P: Program, sub: int, t: int) -> None:
+    """Take the warps out of the wake ring whose cycle has come."""
+    slot = t & (WAKE_SLOTS - 1)
+    due = 0
+    if (M[sub + Q_RING_USED] >> slot) & 1:
+        due = M[sub + Q_RING + slot]
+        M[sub + Q_RING + slot] = 0
+        M[sub + Q_RING_USED] &= ~(1 << slot)
+    if M[sub + Q_FAR_NEXT] <= t:
+        due |= take_far(M, sub, t)
+    while due != 0:
+        warp = M[sub + Q_WARPS] + ctz(due) * W_WORDS
+        due &= due - 1
+        wake(M, P, warp, t)
+
+
+@compiled
+def take_far(M: State, sub: int, t: int) -> int:
+    """Return the mask of warps beyond the ring that wake in cycle t, and take them out."""
+    due = 0
+    rest = M[sub + Q_FAR]
+    soon = INF
+    while rest != 0:
+        bit = ctz(rest)
+        rest &= rest - 1
+        when = M[M[sub + Q_WARPS] + bit * W_WORDS + W_WAKE]
+        if when <= t:
+            due |= 1 << bit
+        else:
+            soon = min(soon, when)
+    M[sub + Q_FAR] &= ~due
+    M[sub + Q_FAR_NEXT] = soon
+    return due
+
+
+@compiled
+def choose(M: State, sub: int, ready: int, t: int) -> int:
+    """Pick the bit of the warp that issues, by the scheduler policy."""
+    last = M[sub + Q_LAST]
+    policy = M[H_POLICY]
+    if policy == POLICY_USER:
+        return user_choose(ready, last, M[sub + Q_INDEX], t)
+    if policy == POLICY_LRR:
+        after = ready >> (last + 1) << (last + 1)
+        return ctz(after) if after != 0 else ctz(ready)
+    if last >= 0 and (ready >> last) & 1:
+        return int(last)
+    return top(ready) if policy == POLICY_GTY else ctz(ready)
+
+
+@compiled
+def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int) -> None:
+    """Simulate cycle t of a subpartition in which something can happen."""
+    wake_due(M, P, sub, t)
+    rest = M[sub + Q_CANDIDATES]
+    blocked = M[sub + Q_BLOCKED]
+    ready = 0
+    soon = INF
+    while rest != 0:
+        bit = ctz(rest)
+        rest &= rest - 1
+        warp = M[sub + Q_WARPS] + bit * W_WORDS
+        until = ready_from(M, P, sub, warp)
+        if until <= t:
+            ready |= 1 << bit
+            if (blocked >> bit) & 1:
+                credit_blocked(M, P, sub, warp, t)
+                blocked &= ~(1 << bit)
+        else:
+            if not (blocked >> bit) & 1:
+                credit(M, P, warp, NOT_SELECTED, t)
+                blocked |= 1 << bit
+            credit_blocked(M, P, sub, warp, t + 1)
+            soon = min(soon, until)
+    M[sub + Q_BLOCKED] = blocked
+    if ready != 0:
+        bit = choose(M, sub, ready, t)
+        warp = M[sub + Q_WARPS] + bit * W_WORDS
+        credit(M, P, warp, NOT_SELECTED, t)
+        M[sub + Q_CANDIDATES] &= ~(1 << bit)
+        M[sub + Q_NEXT] = INF
+        issue(M, P, L, X, sub, warp, t)
+        if M[sub + Q_CANDIDATES] != 0:
+            soon = t + 1
+    M[sub + Q_NEXT] = min(soon, next_wake(M, sub, t))
+
+
+@compiled
+def step_sm(M: State, P: Program, L: State, X: State, sm: int, t: int) -> int:
+    """Simulate cycle t of an SM and return the next cycle in which something can happen there."""
+    for i in range(SUBPARTITIONS):
+        sub = sm + S_QUARTERS + ((t + i) & (SUBPARTITIONS - 1)) * Q_WORDS
+        if M[sub + Q_NEXT] <= t:
+            step_subpartition(M, P, L, X, sub, t)
+    soon = INF
+    for i in range(SUBPARTITIONS):
+        soon = min(soon, M[sm + S_QUARTERS + i * Q_WORDS + Q_NEXT])
+    return int(soon)

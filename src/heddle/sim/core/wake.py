@@ -1,0 +1,70 @@
+"""Where a warp waits: among the candidates of its subpartition, in the wake ring, or for something that will wake it.
+
+The ring of a subpartition holds, for each of the next WAKE_SLOTS cycles, the mask of warps that wake then; warps that wake
+later are in one mask with the earliest of their cycles.
+"""
+
+from __future__ import annotations
+
+from heddle.sim.core.accounting import own_ready
+from heddle.sim.core.heap import Program, State
+from heddle.sim.core.jit import compiled, ctz
+from heddle.sim.core.layout import H_NEXT, INF, P_SLOW, Q_CANDIDATES, Q_FAR, Q_FAR_NEXT, Q_NEXT, Q_RING, Q_RING_USED, Q_SM, SLOW_CONDITION, ST_BARRIER, ST_CANDIDATE, ST_PENDING, ST_TIMED, S_INDEX, WAKE_SLOTS, W_BIT, W_DONE, W_NEXT_OK, W_ROW, W_STATE, W_SUB, W_WAKE
+
+@compiled
+def visit(M: State, sub: int, t: int) -> None:
+    """See to it that the subpartition is looked at in cycle t."""
+    if M[sub + Q_NEXT] > t:
+        M[sub + Q_NEXT] = t
+        at = M[H_NEXT] + M[M[sub + Q_SM] + S_INDEX]
+        if M[at] > t:
+            M[at] = t
+
+
+@compiled
+def sleep(M: State, warp: int, wake: int, now: int) -> None:
+    """Wake the warp in cycle `wake`, which has not been looked at yet."""
+    sub = M[warp + W_SUB]
+    bit = 1 << M[warp + W_BIT]
+    M[warp + W_STATE] = ST_TIMED
+    M[warp + W_WAKE] = wake
+    if wake - now < WAKE_SLOTS:
+        slot = wake & (WAKE_SLOTS - 1)
+        M[sub + Q_RING + slot] |= bit
+        M[sub + Q_RING_USED] |= 1 << slot
+    else:
+        M[sub + Q_FAR] |= bit
+        M[sub + Q_FAR_NEXT] = min(M[sub + Q_FAR_NEXT], wake)
+    visit(M, sub, wake)
+
+
+@compiled
+def make_candidate(M: State, warp: int, t: int) -> None:
+    """Conditions a to d hold from cycle t on."""
+    sub = M[warp + W_SUB]
+    M[warp + W_STATE] = ST_CANDIDATE
+    M[sub + Q_CANDIDATES] |= 1 << M[warp + W_BIT]
+    visit(M, sub, t)
+
+
+@compiled
+def schedule(M: State, P: Program, warp: int, t: int) -> None:
+    """Decide in cycle t when the warp is looked at next; its conditions a to c cannot hold before t + 1."""
+    ready = own_ready(M, P, warp)
+    if ready >= INF:
+        M[warp + W_STATE] = ST_BARRIER if M[warp + W_NEXT_OK] >= INF else ST_PENDING
+    elif ready <= t + 1 and M[warp + W_DONE] == t + 1 and not P[M[warp + W_ROW] + P_SLOW] & SLOW_CONDITION:
+        make_candidate(M, warp, t + 1)
+    else:
+        sleep(M, warp, max(ready, t + 1), t)
+
+
+@compiled
+def next_wake(M: State, sub: int, t: int) -> int:
+    """Return the next cycle after t in which a warp of the subpartition wakes, INF if none."""
+    used = M[sub + Q_RING_USED]
+    soon = M[sub + Q_FAR_NEXT]
+    if used != 0:
+        shift = (t + 1) & (WAKE_SLOTS - 1)
+        soon = min(soon, t + 1 + ctz((used | used << WAKE_SLOTS) >> shift))
+    return int(soon)

@@ -1,0 +1,222 @@
+"""Turn a warp program into the engine's integer rows: durations in ticks, pipes and barriers as numbers.
+
+Everything that does not change while the program runs is computed here once, with Python's exact integers and `round`,
+so that the core only adds and compares. What a unit needs beyond the common fields is in `prepare_units`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.errors import SourceLocation, UserError, unknown_name
+from heddle.ir.opcodes import OPCODES, Unit
+from heddle.ir.warp import LOOP_LEVELS, SCOREBOARDS, Instruction, WarpProgram
+from heddle.machine.spec import Machine
+from heddle.sim.core import layout as c
+from heddle.sim.prepare_ports import PortReads, port_reads
+from heddle.sim.result import Stall
+
+TICKS_PER_CYCLE = 1 << c.TICK_BITS
+
+CONDITIONAL = {Unit.GROUP_WAIT, Unit.BULK_WAIT, Unit.WGMMA_WAIT, Unit.MBARRIER_WAIT, Unit.SEM_ACQUIRE}
+OWN_COUNTERS = {
+    Unit.SHARED, Unit.GLOBAL, Unit.BULK_STORE, Unit.WGMMA, Unit.TCGEN05_MMA, Unit.TMEM_LOAD, Unit.TMEM_STORE,
+}  # fmt: skip
+QUEUES = {
+    Unit.SHARED: c.QUEUE_LSU, Unit.GLOBAL: c.QUEUE_LSU, Unit.WGMMA: c.QUEUE_WGMMA,
+    Unit.BULK_LOAD: c.QUEUE_TMA, Unit.BULK_STORE: c.QUEUE_TMA, Unit.TCGEN05_MMA: c.QUEUE_TCGEN05,
+}  # fmt: skip
+MIO_PIPES = ("lsu", "tma")
+BY = {"warp": c.BY_WARP, "group": c.BY_GROUP, "role": c.BY_ROLE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Numbers of a program's and a machine's named things."""
+
+    pipes: Mapping[str, int]  # offset of the pipe's next free time in the subpartition or SM record
+    rings: Mapping[str, int]
+    streams: Mapping[str, int]
+    attributes: Mapping[str, int]
+    barriers: Mapping[str, tuple[int, int]]  # first element among the CTA's mbarriers, number of elements
+
+
+def cycles_to_ticks(cycles: float) -> int:
+    """Round a duration to ticks."""
+    return round(TICKS_PER_CYCLE * cycles)
+
+
+def transfer_ticks(amount: float, rate: float) -> int:
+    """Return how long `amount` takes at `rate` a cycle, in ticks."""
+    return round(TICKS_PER_CYCLE * amount / rate)
+
+
+def names_of(program: WarpProgram, machine: Machine) -> Names:
+    """Number the rings, streams, attributes, barriers and pipes."""
+    if len(machine.pipes) > c.PIPES:
+        raise UserError(f"{machine.name} has {len(machine.pipes)} pipes; the engine takes up to {c.PIPES}")
+    if len(program.rings) > c.RINGS:
+        raise UserError(f"{program.name}: {len(program.rings)} rings; the engine takes up to {c.RINGS}")
+    base = {"subpartition": c.Q_PIPE, "sm": c.S_PIPE}
+    barriers, first = {}, 0
+    for barrier in program.barriers:
+        barriers[barrier.name] = (first, barrier.count)
+        first += barrier.count
+    return Names(
+        pipes={name: base[pipe.scope] + i for i, (name, pipe) in enumerate(machine.pipes.items())},
+        rings={ring.name: i for i, ring in enumerate(program.rings)},
+        streams={stream.name: i for i, stream in enumerate(program.streams)},
+        attributes={name: i for i, name in enumerate(program.work.attributes)},
+        barriers=barriers,
+    )
+
+
+def number(kind: str, name: str, numbers: Mapping[str, int], where: SourceLocation | None) -> int:
+    """Look a name up. Raises UserError with the nearest names."""
+    if name not in numbers:
+        raise unknown_name(kind, name, numbers, where)
+    return numbers[name]
+
+
+def where_is(program: WarpProgram, pc: int) -> SourceLocation | None:
+    """Return the source line of an instruction, if the program has it."""
+    source = program.instructions[pc].source
+    if source >= len(program.sources):
+        return None
+    return SourceLocation(program.sources[source].file, program.sources[source].line)
+
+
+def cause_of(instruction: Instruction) -> Stall:
+    """Return the reason of a warp that waits for this instruction's counters."""
+    unit = OPCODES[instruction.op].unit
+    if unit in (Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE):
+        return Stall.LONG_SCOREBOARD
+    return Stall.MATRIX_SCOREBOARD if instruction.op == "HMMA" else Stall.SHORT_SCOREBOARD
+
+
+def branch_targets(program: WarpProgram) -> set[int]:
+    """Return the program counters that are branched to or are role entries."""
+    targets = {i.target for i in program.instructions if i.target is not None}
+    return targets | {role.entry for role in program.roles}
+
+
+def _check(program: WarpProgram, pc: int) -> None:
+    """Raise UserError for fields that no engine could follow."""
+    instruction, where = program.instructions[pc], where_is(program, pc)
+    if instruction.op not in OPCODES:
+        raise unknown_name("opcode", instruction.op, OPCODES, where)
+    unit = OPCODES[instruction.op].unit
+    if unit in (Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM):
+        if instruction.target is None or not 0 <= instruction.target < len(program.instructions):
+            raise UserError(
+                f"{instruction.op} at pc {pc} branches to {instruction.target}; "
+                f"targets are 0 to {len(program.instructions) - 1}",
+                where=where,
+            )
+        if not 0 <= instruction.level < LOOP_LEVELS:
+            raise UserError(f"loop level {instruction.level} at pc {pc}; levels are 0 to {LOOP_LEVELS - 1}", where=where)
+    if unit is not Unit.EXIT and pc + 1 == len(program.instructions):
+        raise UserError(f"the program runs past its end after pc {pc} ({instruction.op})", where=where)
+    counters = set(instruction.control.wait) | {instruction.control.write_barrier, instruction.control.read_barrier}
+    if bad := counters - {None, *range(SCOREBOARDS)}:
+        raise UserError(f"dependence counter {bad.pop()} at pc {pc}; there are SB0 to SB{SCOREBOARDS - 1}", where=where)
+    if not 0 <= instruction.pending < c.GROUPS and unit is not Unit.SEM_ACQUIRE:
+        raise UserError(f"{instruction.pending} pending groups at pc {pc}; a wait takes 0 to {c.GROUPS - 1}", where=where)
+    if not 0 <= instruction.barrier_id < c.NAMED:
+        raise UserError(f"named barrier {instruction.barrier_id} at pc {pc}; there are 0 to {c.NAMED - 1}", where=where)
+
+
+def _hot(row: NDArray[np.int64], program: WarpProgram, machine: Machine, pc: int, names: Names, read: PortReads) -> None:
+    """Fill the common fields of one row."""
+    instruction = program.instructions[pc]
+    control, unit = instruction.control, OPCODES[instruction.op].unit
+    timing = machine.op_timing(
+        instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape
+    )
+    write = -1 if control.write_barrier is None else control.write_barrier
+    read_counter = -1 if control.read_barrier is None else control.read_barrier
+    row[c.P_UNIT] = unit
+    row[c.P_STALL] = max(1, control.stall)
+    row[c.P_WAIT] = sum(1 << counter for counter in control.wait)
+    row[c.P_BY] = BY[instruction.by]
+    row[c.P_PIPE] = number("pipe", timing.pipe, names.pipes, where_is(program, pc))
+    row[c.P_INITIATION] = cycles_to_ticks(timing.initiation_cycles)
+    row[c.P_LATENCY] = timing.latency_cycles
+    row[c.P_PORTS], row[c.P_PORTS_REUSE], row[c.P_OWN] = read.plain, read.reuse, read.own
+    row[c.P_WRITE], row[c.P_READ] = write, read_counter
+    if unit is Unit.BULK_LOAD:
+        row[c.P_COUNTERS] = (read_counter >= 0) << 1
+    elif unit not in OWN_COUNTERS:
+        row[c.P_COUNTERS] = (write >= 0) | (read_counter >= 0) << 1
+    row[c.P_SLOW] = (
+        c.SLOW_WAIT * bool(control.wait)
+        | c.SLOW_CONDITION * (unit in CONDITIONAL)
+        | c.SLOW_ADVANCE * bool(instruction.advance)
+    )
+    row[c.P_QUEUE] = QUEUES.get(unit, c.QUEUE_NONE)
+    row[c.P_ACCOUNT] = pc * c.REASONS
+
+
+def _pipe_cause(machine: Machine, instruction: Instruction) -> Stall:
+    """Return the reason while the instruction's pipe is busy."""
+    timing = machine.op_timing(
+        instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape
+    )
+    return Stall.MIO_THROTTLE if timing.pipe in MIO_PIPES else Stall.MATH_PIPE_THROTTLE
+
+
+def _queue_cause(unit: Unit) -> Stall:
+    """Return the reason while the unit's queue is full."""
+    if unit in (Unit.WGMMA, Unit.TCGEN05_MMA):
+        return Stall.GMMA
+    return Stall.LG_THROTTLE if unit is Unit.GLOBAL else Stall.MIO_THROTTLE
+
+
+def _cold(row: NDArray[np.int64], program: WarpProgram, machine: Machine, pc: int, names: Names) -> None:
+    """Fill the fields that all units share in the second part of a row."""
+    from heddle.sim.prepare_units import stage_ring
+
+    instruction, where = program.instructions[pc], where_is(program, pc)
+    row[c.X_CAUSE] = cause_of(instruction)
+    row[c.X_ADVANCE] = sum({1 << number("ring", name, names.rings, where) for name in instruction.advance})
+    row[c.X_BYTES] = instruction.bytes
+    row[c.X_CTAS] = instruction.ctas
+    row[c.X_WARPS] = instruction.warps
+    row[c.X_ID] = instruction.barrier_id
+    row[c.X_PENDING] = instruction.pending
+    row[c.X_LEVEL] = instruction.level
+    row[c.X_TARGET] = (instruction.target or 0) * c.P_WORDS
+    row[c.X_PC] = pc
+    row[c.X_LINE] = pc // 8
+    row[c.X_BARRIER_RING] = -1
+    row[c.X_STAGE_RING] = stage_ring(program, instruction, names)
+    row[c.X_PIPE_CAUSE] = _pipe_cause(machine, instruction)
+    row[c.X_QUEUE_CAUSE] = _queue_cause(OPCODES[instruction.op].unit)
+    for i, ring in enumerate(program.rings):
+        row[c.X_DEPTH + i] = ring.depth
+
+
+def prepare(program: WarpProgram, machine: Machine) -> NDArray[np.int64]:
+    """Return the engine's rows of a program (layout: `sim.core.layout`, P_ and X_ words).
+
+    Raises UserError if an instruction names something that the program or the machine does not have.
+    """
+    from heddle.sim.prepare_units import fill_unit
+
+    names, count = names_of(program, machine), len(program.instructions)
+    rows = np.zeros(count * (c.P_WORDS + c.X_WORDS), dtype=np.int64)
+    targets = branch_targets(program)
+    for pc in range(count):
+        _check(program, pc)
+        hot = rows[pc * c.P_WORDS : (pc + 1) * c.P_WORDS]
+        start = count * c.P_WORDS + pc * c.X_WORDS
+        hot[c.P_COLD] = start
+        _hot(hot, program, machine, pc, names, port_reads(program, machine, pc, targets))
+        cold = rows[start : start + c.X_WORDS]
+        _cold(cold, program, machine, pc, names)
+        fill_unit(cold, program, machine, pc, names)
+    return rows

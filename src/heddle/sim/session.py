@@ -1,0 +1,176 @@
+"""A simulation that can be run step by step, looked into, and restored: `Sim`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.errors import InternalError, UserError, unknown_name
+from heddle.ir.warp import WarpProgram
+from heddle.machine.spec import Machine
+from heddle.sim import deadlock
+from heddle.sim.collect import collect
+from heddle.sim.core import layout as c
+from heddle.sim.core_loader import Core, load_core
+from heddle.sim.event_log import EventLog
+from heddle.sim.fast_forward import FastForward
+from heddle.sim.launch import plan_launch
+from heddle.sim.memory_system import L2State, Mode, build_memory
+from heddle.sim.prepare import prepare
+from heddle.sim.result import SimResult
+from heddle.sim.scheduler import POLICIES, Policy
+from heddle.sim.state import build_state, first_items
+from heddle.sim.views import View
+
+LOGS = {"off": 0, "issue": 1, "all": 2, "sm0": 2}
+Log = Literal["off", "issue", "all", "sm0"]
+Engine = Literal["numba", "python"]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of everything that changes while a simulation runs."""
+
+    state: NDArray[np.int64]
+    memory: NDArray[np.int64]
+    log: NDArray[np.int64]
+    finished: bool
+    fast_forwarded: int
+    repeats: tuple[tuple[int, int, int], ...]
+
+
+class Sim:
+    """One kernel on one machine, simulated as far as you ask.
+
+    `run` goes on to a cycle or to the end, `step` by some cycles; `snapshot` and `restore` copy the whole state; `why`
+    says what a warp waits for; `view` has the state as named NumPy arrays; `result` is what has happened so far.
+    Arguments as for `heddle.sim.simulate`. Raises UserError for a program that does not fit the machine.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        program: WarpProgram,
+        *,
+        mode: Mode = "representative",
+        engine: Engine = "numba",
+        scheduler: Policy = "gty",
+        log: Log = "off",
+        fast_forward: bool = True,
+        clock_mhz: float | None = None,
+        l2_state: L2State = "warm",
+    ) -> None:
+        if log not in LOGS:
+            raise unknown_name("log level", log, LOGS)
+        self.machine, self.program, self.mode = machine, program, mode
+        self.clock_mhz = machine.max_clock_mhz if clock_mhz is None else clock_mhz
+        self.plan = plan_launch(program, machine)
+        self.rows = prepare(program, machine)
+        self.memory = build_memory(
+            program, machine, self.plan, mode=mode, clock_mhz=self.clock_mhz, l2_state=l2_state
+        )
+        self.state, self.extent = build_state(program, machine, self.plan, mode)
+        self._core: Core = load_core(engine, scheduler)
+        self._log = EventLog(self.state, self.extent.sms if log != "sm0" else 1, LOGS[log])
+        self.finished = False
+        self._start(mode, scheduler, l2_state)
+        self._forward = FastForward(self) if fast_forward and mode != "chip" else None
+
+    def _start(self, mode: str, scheduler: Policy, l2_state: str) -> None:
+        """Set what depends on the options, and launch the first clusters."""
+        state = self.state
+        state[c.H_POLICY] = POLICIES[scheduler] if isinstance(scheduler, str) else c.POLICY_USER
+        state[c.H_SEMAPHORES_WAIT] = mode == "chip"
+        if l2_state == "flushed":
+            state[c.H_FETCH] = self.machine.instruction_miss_cycles << c.TICK_BITS
+        for cluster, item, ordinal in first_items(self.extent, self.plan, mode):
+            self._core.launch_cluster(state, self.rows, cluster, item, ordinal, 0, 0)
+
+    @property
+    def cycle(self) -> int:
+        """The next cycle to simulate."""
+        return int(self.state[c.H_TIME])
+
+    @property
+    def view(self) -> View:
+        """The state as named arrays: `view.pc[warp]`, `view.next_ok[warp]`, ...; writing to them changes the state."""
+        return View(self.state, self.extent)
+
+    def step(self, cycles: int = 1) -> bool:
+        """Simulate `cycles` cycles without fast-forward; return whether the kernel has ended."""
+        return self._advance(self.cycle + cycles, None)
+
+    def run(self, until: int | None = None) -> bool:
+        """Simulate up to cycle `until` (excluded), or to the end; return whether the kernel has ended.
+
+        Raises UserError on a deadlock, naming who waits for what.
+        """
+        return self._advance(c.INF - 1 if until is None else until, self._forward)
+
+    def _advance(self, until: int, forward: FastForward | None) -> bool:
+        core = self._core
+        self.state[c.H_ANCHOR] = 0 if forward is None else forward.anchor
+        while not self.finished:
+            why = core.run(self.state, self.rows, self._log.buffer, self.memory.buffer, until)
+            if why == core.DONE:
+                self.finished = True
+            elif why == core.PAUSED:
+                break
+            elif why == core.LOG_FULL:
+                self._log.grow(self.state)
+            elif why == core.ANCHOR:
+                if forward is not None:
+                    forward.look(until)
+                    self.state[c.H_ANCHOR] = forward.anchor
+            elif why == core.DEADLOCK:
+                raise UserError(self.deadlock_report(), hint="every wait needs an arrival that comes later or has come")
+            else:
+                raise InternalError(f"the engine ran out of room (error {int(self.state[c.H_ERROR])})")
+        return self.finished
+
+    def snapshot(self) -> Snapshot:
+        """Copy the state."""
+        forwarded, repeats = (0, ()) if self._forward is None else (self._forward.cycles, tuple(self._forward.repeats))
+        return Snapshot(
+            self.state.copy(), self.memory.buffer.copy(), self._log.used(self.state), self.finished, forwarded, repeats
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot of this simulation."""
+        self.state[:] = snapshot.state
+        self.memory.buffer[:] = snapshot.memory
+        self._log.put_back(self.state, snapshot.log)
+        self.finished = snapshot.finished
+        if self._forward is not None:
+            self._forward.forget(snapshot.fast_forwarded, list(snapshot.repeats))
+
+    def why(self, warp: int) -> str:
+        """Say in a sentence what a warp context does or waits for, with its source line."""
+        return deadlock.why(self, warp)
+
+    def deadlock_report(self) -> str:
+        """Say who waits for what, warp by warp, and name a cycle of waits if there is one."""
+        return deadlock.report(self)
+
+    def result(self) -> SimResult:
+        """Return the account of what has been simulated so far."""
+        forward = self._forward
+        return collect(
+            self,
+            self._log.events(self.state),
+            0 if forward is None else forward.cycles,
+            [] if forward is None else list(forward.repeats),
+        )
+
+    def flushed_state(self) -> NDArray[np.int64]:
+        """Return a copy of the state in which every warp's cycles are accounted up to now."""
+        copy = self.state.copy()
+        self._core.flush_accounts(copy, self.rows, int(copy[c.H_TIME]))
+        return copy
+
+    def core(self) -> Any:
+        """The engine's functions, for tests and tools."""
+        return self._core
