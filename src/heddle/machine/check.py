@@ -13,12 +13,13 @@ from heddle.machine.model import Place, validated
 from heddle.machine.opset import opcodes_of
 from heddle.machine.spec import Machine, OpTiming, Pipe, Provenance
 
-Problem = tuple[tuple[str, ...], str]
-"""Key path at fault, and what is wrong."""
+Problem = tuple[tuple[str, ...], str, str]
+"""Key path at fault, what is wrong, and a hint."""
 
 _TCGEN05_FORMS = [
     f"{form}_m{m}_{ctas}cta" for form in ("ss", "ts") for m, ctas in ((64, 1), (128, 1), (128, 2), (256, 2))
 ]
+_EITHER = "change one of them, in this file or in the one it inherits from"
 _AT_MOST = [
     ("shared_memory_bytes_per_cta", "shared_memory_bytes"),
     ("l2_near_latency_cycles", "l2_far_latency_cycles"),
@@ -40,7 +41,7 @@ def _orders(machine: Machine) -> Iterator[Problem]:
     for low, high in _AT_MOST:
         a, b = getattr(machine, low), getattr(machine, high)
         if a > b:
-            yield (low,), f"{low} = {a:g} must not exceed {high} = {b:g}"
+            yield (low,), f"{low} = {a:g} must not exceed {high} = {b:g}", _EITHER
 
 
 def _shared_memory(machine: Machine) -> Iterator[Problem]:
@@ -49,6 +50,7 @@ def _shared_memory(machine: Machine) -> Iterator[Problem]:
             ("shared_load_latency_cycles",),
             f"shared_load_latency_cycles = {machine.shared_load_latency_cycles} must equal"
             f" ops.LDS.latency_cycles = {machine.ops['LDS'].latency_cycles}; change both",
+            "",
         )
 
 
@@ -58,43 +60,47 @@ def _register_file(machine: Machine) -> Iterator[Problem]:
             ("vector_registers",),
             f"vector_registers = {machine.vector_registers} must be a multiple of"
             f" subpartitions = {machine.subpartitions}",
+            "",
         )
     if machine.max_registers_per_thread > 255:
         yield (
             ("max_registers_per_thread",),
             "max_registers_per_thread must be at most 255 (8-bit index; 255 reads as zero)",
+            "",
         )
 
 
 def _opcodes(machine: Machine) -> Iterator[Problem]:
     for key, timing in machine.ops.items():
         if key not in OPCODES and key.rsplit(".", 1)[0] not in OPCODES and key.split(".", 1)[0] not in OPCODES:
-            yield ("ops", key), str(unknown_name("opcode", key, OPCODES).message)
+            error = unknown_name("opcode", key, OPCODES)
+            yield ("ops", key), error.message, error.hint
         if timing.pipe not in machine.pipes:
-            yield ("ops", key, "pipe"), unknown_name(f"pipe of ops.{key}", timing.pipe, machine.pipes).message
+            error = unknown_name(f"pipe of ops.{key}", timing.pipe, machine.pipes)
+            yield ("ops", key, "pipe"), error.message, error.hint
     for missing in sorted(opcodes_of(machine.architecture) - machine.ops.keys()):
-        yield ("ops",), f"ops has no timing for {missing}, which {machine.architecture} executes"
+        yield ("ops",), f"ops has no timing for {missing}, which {machine.architecture} executes", ""
 
 
 def _asynchronous_units(machine: Machine) -> Iterator[Problem]:
     if machine.architecture == "sm_90" and not machine.wgmma_queue_depth:
-        yield ("wgmma_queue_depth",), "wgmma_queue_depth must be positive on sm_90"
+        yield ("wgmma_queue_depth",), "wgmma_queue_depth must be positive on sm_90", ""
     if machine.architecture == "sm_100":
         if not machine.tcgen05_queue_depth:
-            yield ("tcgen05_queue_depth",), "tcgen05_queue_depth must be positive on sm_100"
+            yield ("tcgen05_queue_depth",), "tcgen05_queue_depth must be positive on sm_100", ""
         for name in (
             "tensor_memory_columns",
             "tensor_memory_read_bytes_per_cycle",
             "tensor_memory_write_bytes_per_cycle",
         ):
             if not getattr(machine, name):
-                yield (name,), f"{name} must be positive on sm_100"
+                yield (name,), f"{name} must be positive on sm_100", ""
         for form in _TCGEN05_FORMS:
             if form not in machine.tcgen05_latency_cycles:
-                yield ("tcgen05_latency_cycles",), f"tcgen05_latency_cycles has no entry for {form}"
+                yield ("tcgen05_latency_cycles",), f"tcgen05_latency_cycles has no entry for {form}", ""
     for dtype in ("fp16", "bf16"):
         if dtype not in machine.tensor_rate_scale:
-            yield ("tensor_rate_scale",), f"tensor_rate_scale has no entry for {dtype}"
+            yield ("tensor_rate_scale",), f"tensor_rate_scale has no entry for {dtype}", ""
 
 
 def built(values: Mapping[str, Any], provenance: Mapping[str, Provenance], place: Place) -> Machine:
@@ -103,8 +109,8 @@ def built(values: Mapping[str, Any], provenance: Mapping[str, Provenance], place
     pipes = {k: Pipe(name=k, scope=v.scope) for k, v in checked_values.pop("pipes").items()}
     ops = {k: OpTiming(**dict(v)) for k, v in checked_values.pop("ops").items()}
     machine = Machine(**checked_values, pipes=pipes, ops=ops, provenance=dict(provenance))
-    for path, message in problems(machine):
-        raise UserError(message, where=_nearest_place(path, place))
+    for path, message, hint in problems(machine):
+        raise UserError(message, where=_nearest_place(path, place), hint=hint)
     return machine
 
 

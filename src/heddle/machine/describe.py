@@ -46,3 +46,21 @@ def _text(value: object) -> str:
     if isinstance(value, Pipe):
         return value.scope
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def fields_table() -> str:
+    """Return the scalar fields as Markdown tables, one a group: the body of docs/reference/machine.md."""
+    lines: list[str] = []
+    group = ""
+    for name, info in FIELDS.items():
+        if info.group != group:
+            group = info.group
+            lines += [
+                "",
+                f"### {group[0].upper()}{group[1:]}",
+                "",
+                "| field | unit | values | meaning |",
+                "|---|---|---|---|",
+            ]
+        lines.append(f"| `{name}` | {info.unit} | {info.bound} | {info.meaning} |")
+    return "\n".join(lines[1:]) + "\n"

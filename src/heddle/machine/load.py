@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from heddle.errors import SourceLocation, UserError
-from heddle.machine.check import built, merge
+from heddle.machine.check import built, merge, unknown_field
 from heddle.machine.fields import FIELDS, MAPPING_UNITS
 from heddle.machine.positions import KeyPath, locate, syntax_error_place
 from heddle.machine.spec import Kind, Machine, Provenance
@@ -100,6 +100,8 @@ def _add(draft: _Draft, name: str, entry: Any, places: Mapping[KeyPath, SourceLo
     for label, (key, item) in entries.items():
         key_path = (name, key) if is_mapping else (name,)
         value, provenance = _split(name, item, key_path, places, path)
+        if name not in FIELDS and name not in MAPPING_UNITS:
+            raise unknown_field(name, places.get((name, ""), places.get((name,))))
         merge(draft.values, name, {key: value} if is_mapping else value, places.get(key_path))
         draft.provenance[label] = provenance
 
@@ -121,7 +123,8 @@ def _split(
         )
     unit = MAPPING_UNITS.get(name) or (FIELDS[name].unit if name in FIELDS else "")
     _check_meta(meta, unit, key_path, places, place)
-    source = str(meta.get("source", place))
+    own = f"{path.name}:{place.line}" if path.parent == PRESETS else str(place)  # no path of this machine in results
+    source = str(meta.get("source", own))
     return value, Provenance(
         unit=unit,
         kind=meta.get("kind", "assumed"),

@@ -25,7 +25,10 @@ def _parts(key: str) -> KeyPath:
 
 
 def locate(text: str, file: str) -> dict[KeyPath, SourceLocation]:
-    """Return the place of the value of every key path; a table's own path gives its header line."""
+    """Return the place of the value of every key path, and with "" added to the path, of the key itself.
+
+    A table's own path gives its header line.
+    """
     places: dict[KeyPath, SourceLocation] = {}
     table: KeyPath = ()
     in_string = ""
@@ -39,6 +42,7 @@ def locate(text: str, file: str) -> dict[KeyPath, SourceLocation]:
         elif found := _ASSIGNMENT.match(line):
             path = table + _parts(found[1])
             places[path] = SourceLocation(file, number, found.end() + 1)
+            places[(*path, "")] = SourceLocation(file, number, found.start(1) + 1)
             if line[found.end() :].startswith("{"):
                 for inner in _INNER.finditer(line, found.end()):
                     places[path + _parts(inner[1])] = SourceLocation(file, number, inner.end() + 1)

@@ -1,0 +1,159 @@
+"""Do machine files load, inherit and override, and do mistakes point at their line?"""
+
+from pathlib import Path
+
+import pytest
+
+from heddle.errors import UserError
+from heddle.machine import machine
+from heddle.machine.positions import locate
+
+
+def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
+    """Write a machine file and return its path."""
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(path: Path) -> str:
+    """Return the message with which a file is refused, the folder left out."""
+    with pytest.raises(UserError) as caught:
+        machine(path)
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+def test_plain_numbers_override_the_preset(tmp_path: Path) -> None:
+    gpu = machine(write(tmp_path, 'inherits = "h100"\nsms = 144\ndram_gbytes_per_s = 4000\n'))
+    assert (gpu.sms, gpu.dram_gbytes_per_s, gpu.name) == (144, 4000.0, "mine")
+
+
+def test_a_plain_number_gets_its_file_and_line_as_source(tmp_path: Path) -> None:
+    path = write(tmp_path, 'inherits = "h100"\n\nsms = 144\n')
+    assert machine(path).provenance["sms"].source == f"{path}:3"
+
+
+def test_inherited_values_keep_their_source(tmp_path: Path) -> None:
+    gpu = machine(write(tmp_path, 'inherits = "h100"\nsms = 144\n'))
+    assert gpu.provenance["l2_bytes"] == machine("h100").provenance["l2_bytes"]
+
+
+def test_an_opcode_keeps_what_is_left_out(tmp_path: Path) -> None:
+    gpu = machine(write(tmp_path, 'inherits = "h100"\n[ops.MUFU]\ninitiation_cycles = 4\n'))
+    assert (gpu.ops["MUFU"].initiation_cycles, gpu.ops["MUFU"].latency_cycles, gpu.ops["MUFU"].pipe) == (4.0, 23, "sfu")
+
+
+def test_files_inherit_from_files(tmp_path: Path) -> None:
+    write(tmp_path, 'inherits = "a100"\nsms = 100\n', "base.toml")
+    gpu = machine(write(tmp_path, 'inherits = "base.toml"\nmax_clock_mhz = 1500\n'))
+    assert (gpu.sms, gpu.max_clock_mhz, gpu.architecture) == (100, 1500.0, "sm_80")
+
+
+def test_a_new_pipe_can_be_used(tmp_path: Path) -> None:
+    text = '[pipes]\nexp = { scope = "subpartition" }\n[ops]\nMUFU = { pipe = "exp", initiation_cycles = 2 }\n'
+    gpu = machine(write(tmp_path, 'inherits = "h100"\n' + text))
+    assert gpu.ops["MUFU"].pipe == "exp"
+
+
+def test_a_loop_of_files_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, 'inherits = "mine.toml"\n', "other.toml")
+    path = write(tmp_path, 'inherits = "other.toml"\n')
+    assert "the files inherit from each other" in refusal(path)
+
+
+REFUSED = {
+    "unknown field": (
+        'inherits = "h100"\nsmss = 140\n',
+        "mine.toml:2: unknown machine field 'smss'\n  smss = 140\n  ^\n"
+        "  hint: did you mean 'sms'? all fields: `heddle machines h100`, docs/reference/machine.md",
+    ),
+    "negative": (
+        'inherits = "h100"\nsms = -4\n',
+        "mine.toml:2: sms = -4: input should be greater than 0\n  sms = -4\n        ^\n"
+        "  hint: sms is in SMs: streaming multiprocessors enabled",
+    ),
+    "wrong type": (
+        'inherits = "h100"\nsms = "many"\n',
+        "mine.toml:2: sms = 'many': input should be a valid integer\n  sms = \"many\"\n        ^\n"
+        "  hint: sms is in SMs: streaming multiprocessors enabled",
+    ),
+    "a fraction of a cycle": (
+        'inherits = "h100"\nl2_near_latency_cycles = 260.5\n',
+        "mine.toml:2: l2_near_latency_cycles = 260.5: input should be a valid integer\n"
+        "  l2_near_latency_cycles = 260.5\n                           ^\n"
+        "  hint: l2_near_latency_cycles is in cycles: LDG that hits the near partition, unloaded",
+    ),
+    "unknown pipe": (
+        'inherits = "a100"\n[ops]\nFFMA = { pipe = "fmaa" }\n',
+        "mine.toml:3: unknown pipe of ops.FFMA 'fmaa'; "
+        "allowed: alu, branch, fma, fp16, fp64, lsu, sfu, sync, tensor, uniform\n"
+        "  FFMA = { pipe = \"fmaa\" }\n                  ^\n  hint: did you mean 'fma'?",
+    ),
+    "too fine an interval": (
+        'inherits = "a100"\n[ops]\nFFMA = { initiation_cycles = 2.001 }\n',
+        "mine.toml:3: ops.FFMA.initiation_cycles = 2.001: input should be a multiple of 0.00390625\n"
+        "  FFMA = { initiation_cycles = 2.001 }\n                               ^",
+    ),
+    "unknown preset": (
+        'inherits = "h10"\n',
+        "mine.toml:1: unknown machine 'h10'; presets: a100, b200, h100, h200, or the path of a TOML file\n"
+        "  inherits = \"h10\"\n             ^\n  hint: did you mean 'h100'? `heddle machines` lists the presets",
+    ),
+    "malformed": (
+        'inherits = "h100"\nsms = = 3\n',
+        "mine.toml:2: not a valid TOML file: invalid value\n  sms = = 3\n        ^",
+    ),
+    "wrong unit": (
+        'inherits = "h100"\nl2_bytes = { value = 60, unit = "MiB" }\n',
+        "mine.toml:2: l2_bytes: the unit is 'B', got 'MiB'\n"
+        '  l2_bytes = { value = 60, unit = "MiB" }\n                                  ^\n'
+        "  hint: convert the value; units are fixed",
+    ),
+    "wrong kind": (
+        'inherits = "h100"\nsms = { value = 60, kind = "guessed" }\n',
+        "mine.toml:2: sms: unknown kind 'guessed'; allowed: specified, measured, derived, fitted, assumed\n"
+        '  sms = { value = 60, kind = "guessed" }\n                             ^',
+    ),
+    "unknown key": (
+        'inherits = "h100"\nsms = { value = 60, comment = "x" }\n',
+        "mine.toml:2: sms: unknown key 'comment'; allowed: value, unit, kind, source, note\n"
+        '  sms = { value = 60, comment = "x" }\n                                ^',
+    ),
+    "not a table": (
+        'inherits = "h100"\nops = 3\n',
+        "mine.toml:2: ops = 3: needs a table of entries\n  ops = 3\n        ^",
+    ),
+    "near and far": (
+        'inherits = "h100"\nl2_near_latency_cycles = 600\n',
+        "mine.toml:2: l2_near_latency_cycles = 600 must not exceed l2_far_latency_cycles = 415\n"
+        "  l2_near_latency_cycles = 600\n                           ^\n"
+        "  hint: change one of them, in this file or in the one it inherits from",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_mistake_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
+    text, message = REFUSED[name]
+    assert refusal(write(tmp_path, text)) == message
+
+
+def test_a_missing_field_is_named(tmp_path: Path) -> None:
+    assert "mine: description is missing" in refusal(write(tmp_path, 'name = "mine"\n'))
+
+
+def test_a_missing_file_is_an_unknown_machine() -> None:
+    with pytest.raises(UserError, match=r"unknown machine 'b20'; presets: .*\n.*did you mean 'b200'"):
+        machine("b20")
+
+
+def test_positions_of_nested_keys() -> None:
+    text = '[ops]\nFFMA = { pipe = "fma", latency_cycles = 4 }\n"HMMA.16816".latency_cycles = 5\n'
+    places = locate(text, "f.toml")
+    assert (places["ops", "FFMA", "latency_cycles"].line, places["ops", "FFMA", "latency_cycles"].column) == (2, 41)
+    assert places["ops", "HMMA.16816", "latency_cycles"].line == 3
+
+
+def test_keys_inside_multi_line_strings_are_no_keys() -> None:
+    places = locate('note = """\nsms = 3\n"""\nsms = 4\n', "f.toml")
+    assert places["sms",].line == 4
