@@ -91,7 +91,11 @@ def test_static_clusters_take_every_grid_th_item() -> None:
     assert plan.clusters == 8
     assert plan.items[0].tolist() == [0, 8, 16, 24]
     assert plan.items[1].tolist() == [1, 9, 17]
-    assert plan.representative == 0
+    assert plan.representative == 0  # it alone has four
+
+
+def test_the_last_of_equally_loaded_groups_represents_the_chip() -> None:
+    assert plan_launch(gemm_program(m_tiles=4, n_tiles=4, grid=8), machine("h100")).representative == 7
 
 
 def test_a_grid_larger_than_the_chip_is_cut_to_what_fits() -> None:

@@ -38,7 +38,7 @@ class LaunchPlan:
     clusters: int  # resident at the start
     items: tuple[NDArray[np.int64], ...]
     order: NDArray[np.int64]  # rows of work.items in the order in which they are handed out
-    representative: int  # group with the most work
+    representative: int  # group with the most work, the last of equals
 
     @property
     def used_groups(self) -> int:
@@ -116,5 +116,5 @@ def plan_launch(program: WarpProgram, machine: Machine) -> LaunchPlan:
         clusters=clusters,
         items=items,
         order=np.arange(rows, dtype=np.int64),
-        representative=int(load.argmax()),
+        representative=int(np.flatnonzero(load == load.max())[-1]),  # the last of equals waits longest
     )

@@ -25,7 +25,10 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipRecord:
-    """What the pass saw: `seen` [representative's accesses, SEEN_WORDS], `totals` [lockstep step, (L2, DRAM) bytes]."""
+    """What the pass saw: `seen` [representative's accesses, SEEN_WORDS] and `totals` [lockstep step, 4].
+
+    The totals are bytes at L2 and at DRAM, first of the whole chip, then of the SMs up to the representative's rank.
+    """
 
     streams: int
     ordinals: int  # places in the representative's item list
@@ -76,10 +79,12 @@ def _play(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[St
     if record:
         ordinals = _ordinals(plan, lists.shape)
         steps, accesses = _room(skeleton, items, lists, lengths, ordinals)
-    totals = np.zeros((steps, 2), dtype=np.int64)
+    totals = np.zeros((steps, 4), dtype=np.int64)
+    groups = np.arange(len(plan.items)) % plan.groups
+    ahead = (groups <= plan.representative).astype(np.int64)
     seen = np.zeros((accesses, play.SEEN_WORDS), dtype=np.int64)
     if skeleton.entries.size:
-        play.play(buffer, skeleton.code, skeleton.entries, items, lists, lengths, ordinals, totals, seen)
+        play.play(buffer, skeleton.code, skeleton.entries, items, lists, lengths, ordinals, ahead, totals, seen)
     return ChipRecord(
         streams=len(program.streams),
         ordinals=len(plan.group_items(plan.representative)),
@@ -101,7 +106,7 @@ def play_chip(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: lis
 
 
 def charges(record: ChipRecord) -> tuple[Array, Array]:
-    """Return for each seen access the chip's (L2, DRAM) bytes in its step, and the same for each own byte, in 1/65536.
+    """Return for each seen access the totals of its step, and the same for each own byte, in 1/65536.
 
     A step in which the representative accesses nothing is charged with its next access (the last one at the end), so
     that the charges of all accesses add up to the totals.
@@ -110,10 +115,10 @@ def charges(record: ChipRecord) -> tuple[Array, Array]:
     own = np.bincount(step, weights=record.seen[:, play.SEEN_BYTES], minlength=len(record.totals)).astype(np.int64)
     active = np.flatnonzero(own)
     if not len(active):
-        return np.zeros((len(step), 2), dtype=np.int64), np.zeros((len(step), 2), dtype=np.int64)
+        return np.zeros((len(step), 4), dtype=np.int64), np.zeros((len(step), 4), dtype=np.int64)
     sums = np.cumsum(record.totals, axis=0)[active]
     sums[-1] = record.totals.sum(axis=0)
-    chip = np.zeros((len(own), 2), dtype=np.int64)
+    chip = np.zeros((len(own), 4), dtype=np.int64)
     chip[active] = np.diff(sums, axis=0, prepend=0)
     ratio = (chip << 16) // np.maximum(own, 1)[:, None]
     return chip[step], ratio[step]
@@ -157,10 +162,11 @@ def _records(seen: Array, chip: Array, ratio: Array, place: Array, count: int) -
     late = np.bincount(place, weights=nbytes * (seen[:, play.SEEN_LATE] != 0), minlength=count)
     np.bitwise_or.at(records[:, layout.RECORD_LATE], place, seen[:, play.SEEN_LATE])
     records[2 * late < own, layout.RECORD_LATE] = 0
-    for column, word in enumerate((layout.RECORD_L2, layout.RECORD_DRAM)):
+    words = (layout.RECORD_L2, layout.RECORD_DRAM, layout.RECORD_L2_AHEAD, layout.RECORD_DRAM_AHEAD)
+    for column, word in enumerate(words):
         share = np.bincount(place, weights=ratio[:, column].astype(np.float64) * nbytes, minlength=count)
         records[:, word] = np.rint(share / np.maximum(own, 1)).astype(np.int64)
-    records[place, layout.RECORD_L2_STEP] = chip[:, 0]
-    records[place, layout.RECORD_DRAM_STEP] = chip[:, 1]
+    records[place, layout.RECORD_L2_STEP] = chip[:, 2]
+    records[place, layout.RECORD_DRAM_STEP] = chip[:, 3]
     records[place, layout.RECORD_PARITY] = seen[:, play.SEEN_PARITY]
     return records

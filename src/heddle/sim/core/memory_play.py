@@ -155,14 +155,16 @@ def play(
     lists: Array,
     lengths: Array,
     ordinals: Array,
+    ahead: Array,
     totals: Array,
     seen: Array,
 ) -> int:
     """Play all clusters' items in lockstep and return how many steps that took.
 
     entries [wave > 0, role]: first skeleton row. lists [cluster, wave]: item rows, lengths [cluster]. ordinals
-    [cluster, wave]: the representative's item ordinals, NOT_RECORDED elsewhere. totals [step, 2]: bytes at L2 and at
-    DRAM (if too short, the rest is not written). seen [accesses of the representative, SEEN_WORDS].
+    [cluster, wave]: the representative's item ordinals, NOT_RECORDED elsewhere. ahead [cluster]: 1 up to the
+    representative's rank. totals [step, 4]: bytes at L2 and at DRAM, of all clusters and of those ahead (if too short,
+    the rest is not written). seen [accesses of the representative, SEEN_WORDS].
     """
     clusters, waves = lists.shape
     roles = entries.shape[1]
@@ -178,9 +180,9 @@ def play(
         while active:
             active = False
             mem[STAMP] += 1
-            before_l2 = mem[L2_READ] + mem[L2_WRITE]
-            before_dram = mem[DRAM_READ] + mem[DRAM_WRITE]
             for cluster in range(clusters):
+                before_l2 = mem[L2_READ] + mem[L2_WRITE]
+                before_dram = mem[DRAM_READ] + mem[DRAM_WRITE]
                 for role in range(roles):
                     at = (cluster * roles + role) * STATE_WORDS
                     if state[at] >= 0:
@@ -197,9 +199,13 @@ def play(
                             seen_count,
                         )
                         active = active or state[at] >= 0
-            if lockstep < totals.shape[0]:
-                totals[lockstep, 0] = mem[L2_READ] + mem[L2_WRITE] - before_l2
-                totals[lockstep, 1] = mem[DRAM_READ] + mem[DRAM_WRITE] - before_dram
+                if lockstep < totals.shape[0]:
+                    l2 = mem[L2_READ] + mem[L2_WRITE] - before_l2
+                    dram = mem[DRAM_READ] + mem[DRAM_WRITE] - before_dram
+                    totals[lockstep, 0] += l2
+                    totals[lockstep, 1] += dram
+                    totals[lockstep, 2] += l2 * ahead[cluster]
+                    totals[lockstep, 3] += dram * ahead[cluster]
             lockstep += 1
     return lockstep
 

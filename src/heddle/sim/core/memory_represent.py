@@ -17,9 +17,11 @@ from heddle.sim.core.memory_layout import (
     L2_FREE,
     L2_LEAD,
     RECORD_DRAM,
+    RECORD_DRAM_AHEAD,
     RECORD_DRAM_STEP,
     RECORD_ITEMS,
     RECORD_L2,
+    RECORD_L2_AHEAD,
     RECORD_L2_STEP,
     RECORD_TABLE,
     RECORD_WORDS,
@@ -48,14 +50,15 @@ def find_record(mem: Buffer, stream: int, item: int, step: int) -> int:
 def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) -> int:
     """Charge L2 with what the whole chip moves while the representative moves `nbytes`; return when it is served.
 
-    The representative comes last in the first round; from then on the other SMs are ahead of it by the wait that it
-    had then (the lead), at most by what the chip needs for one step.
+    In the first round the representative comes after all SMs of lower rank; from then on they are ahead of it by the
+    wait that it had then (the lead), at most by what they need for one step.
     """
     own = duration(nbytes, mem[L2_COEFFICIENT])
     length = max(own, duration((nbytes * mem[record + RECORD_L2]) >> 16, mem[L2_COEFFICIENT]))
-    free = max(mem[L2_FREE], now - mem[L2_LEAD]) + length
-    mem[L2_FREE] = free
-    served = max(free, arrival + own)
+    ahead = max(own, duration((nbytes * mem[record + RECORD_L2_AHEAD]) >> 16, mem[L2_COEFFICIENT]))
+    start = max(mem[L2_FREE], now - mem[L2_LEAD])
+    mem[L2_FREE] = start + length
+    served = max(start + ahead, arrival + own)
     spread = duration(mem[record + RECORD_L2_STEP], mem[L2_COEFFICIENT]) - own
     mem[L2_LEAD] = max(mem[L2_LEAD], min(served - arrival - own, spread))
     return int(served)
@@ -65,12 +68,13 @@ def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) 
 def represent_dram(mem: Buffer, now: int, served: int, record: int, waits: bool, nbytes: int, extra: int) -> int:
     """Charge DRAM likewise; return when the representative's own data are there, in grains (0: not from DRAM)."""
     length = duration((nbytes * mem[record + RECORD_DRAM]) >> 16, mem[DRAM_COEFFICIENT])
-    if length > 0:
-        mem[DRAM_FREE] = max(mem[DRAM_FREE], now - mem[DRAM_LEAD]) + length
+    start = max(mem[DRAM_FREE], now - mem[DRAM_LEAD])
+    mem[DRAM_FREE] = start + length
     if not waits:
         return 0
     chunk = duration(min(nbytes, CHUNK_BYTES), mem[CHANNEL_COEFFICIENT])
-    end = max(mem[DRAM_FREE], served + chunk)
+    ahead = duration((nbytes * mem[record + RECORD_DRAM_AHEAD]) >> 16, mem[DRAM_COEFFICIENT])
+    end = max(start + ahead, served + chunk)
     spread = duration(mem[record + RECORD_DRAM_STEP], mem[DRAM_COEFFICIENT])
     mem[DRAM_LEAD] = max(mem[DRAM_LEAD], min(end - served - chunk, spread))
     return int(end + extra)
