@@ -30,7 +30,7 @@ def test_the_order_of_parameters_does_not_matter() -> None:
 
 def test_the_key_depends_on_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     before = store.key_of({"a": 1})
-    monkeypatch.setattr(store, "source_version", lambda: "another engine")
+    monkeypatch.setattr(store, "source_version", lambda rooms: "another engine")
     assert store.key_of({"a": 1}) != before
 
 

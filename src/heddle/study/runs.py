@@ -122,8 +122,13 @@ def request_of(case: Case) -> Request:
 
 def run(asked: Request, *, progress: Progress | None = None) -> dict[str, Any]:
     """Answer a question: choose the tile, settle the clock, simulate; the result JSON with `choice` added."""
-    machine = asked.machine
     report = progress or (lambda done, total, what: None)
+    description = {f.name: getattr(asked, f.name) for f in dataclasses.fields(asked)} | {"answer": True}
+    return store.remembered(description, lambda: _answer(asked, report), store.SEARCH_ROOMS)
+
+
+def _answer(asked: Request, report: Progress) -> dict[str, Any]:
+    machine = asked.machine
     first = asked.clock_mhz or clock_mhz(machine, 1.0, 0.0, rested=asked.rested)
     choice = tile_choice(asked, first, report)
 

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 ROOMS = ("ir", "isa", "lang", "passes", "frontends", "machine", "sim", "kernels", "metrics")
-"""Rooms whose source decides a stored row. `study` only asks, `cli` and `trace` only show."""
+"""Rooms whose source decides a simulation. `study` only asks, `cli` and `trace` only show."""
+SEARCH_ROOMS = (*ROOMS, "study")
+"""Rooms whose source decides an answer that was searched for: which tile, at which clock."""
 
 Row = dict[str, Any]
 
@@ -37,19 +39,19 @@ def cache_folder() -> Path:
 
 
 @functools.cache
-def source_version() -> str:
-    """Return a hash of the source of all rooms that decide a result."""
+def source_version(rooms: tuple[str, ...] = ROOMS) -> str:
+    """Return a hash of the source of rooms."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
-    for path in [*sorted(path for room in ROOMS for path in (root / room).rglob("*.py")), root / "pipeline.py"]:
+    for path in [*sorted(path for room in rooms for path in (root / room).rglob("*.py")), root / "pipeline.py"]:
         digest.update(str(path.relative_to(root)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def key_of(description: Mapping[str, Any]) -> str:
+def key_of(description: Mapping[str, Any], rooms: tuple[str, ...] = ROOMS) -> str:
     """Hash a description of plain values, with the source version added. The order of its keys does not matter."""
-    text = json.dumps({**description, "source": source_version()}, sort_keys=True, default=_plain)
+    text = json.dumps({**description, "source": source_version(rooms)}, sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -96,9 +98,9 @@ def save(key: str, row: Row) -> None:
         return
 
 
-def remembered(description: Mapping[str, Any], compute: Callable[[], Row]) -> Row:
-    """Return the row of a description from the store, or compute and store it."""
-    key = key_of(description)
+def remembered(description: Mapping[str, Any], compute: Callable[[], Row], rooms: tuple[str, ...] = ROOMS) -> Row:
+    """Return the row of a description from the store, or compute and store it; `rooms`: whose source decides it."""
+    key = key_of(description, rooms)
     row = load(key)
     if row is None:
         row = compute()
