@@ -1,6 +1,8 @@
 """Fixtures for all tests: a result cache of their own, and the folder of shared facts where it exists."""
 
+import atexit
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -11,7 +13,9 @@ SHARED = ROOT.parent / "shared"
 
 # Before any test imports heddle: results of an earlier engine must not answer for this one, nor land in the user's
 # cache.
-os.environ.setdefault("HEDDLE_CACHE", tempfile.mkdtemp(prefix="heddle-tests-"))
+if "HEDDLE_CACHE" not in os.environ:
+    os.environ["HEDDLE_CACHE"] = tempfile.mkdtemp(prefix="heddle-tests-")
+    atexit.register(shutil.rmtree, os.environ["HEDDLE_CACHE"], ignore_errors=True)
 os.environ["NO_COLOR"] = "1"
 os.environ["COLUMNS"] = "160"
 
