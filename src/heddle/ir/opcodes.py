@@ -26,7 +26,7 @@ class Unit(IntEnum):
     BULK_LOAD = 10  # UTMALDG
     BULK_STORE = 11  # UTMASTG, UTMAREDG
     BULK_COMMIT = 12  # UTMACMDFLUSH: close a bulk store group
-    BULK_WAIT = 13  # DEPBAR on bulk stores: `pending` groups may be outstanding; waits until their reads of shared memory are done
+    BULK_WAIT = 13  # DEPBAR on bulk stores: all groups but the youngest `pending` have read their shared memory
     MBARRIER_EXPECT = 14  # SYNCS.ARRIVE.TRANS64 with expect_tx: one arrival plus `bytes` expected
     MBARRIER_ARRIVE = 15  # SYNCS.ARRIVE.TRANS64.A1T0: one arrival
     MBARRIER_WAIT = 16  # SYNCS.PHASECHK.TRANS64.TRYWAIT

@@ -21,7 +21,7 @@ LOOP_LEVELS = 4  # nested loop counters a warp
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """An aligned group of `count` vector registers of a warp, starting at `index`; `reuse` sets the operand cache bit."""
+    """An aligned group of `count` vector registers of a warp from `index` on; `reuse` sets the operand cache bit."""
 
     index: int
     count: int = 1
@@ -44,7 +44,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarrierRef:
-    """One mbarrier of a ring: element (stage(ring) + offset) modulo its depth of barrier `name`; without a ring element `offset`.
+    """One mbarrier of ring `name`: element (stage(ring) + offset) modulo its depth; without a ring element `offset`.
 
     `flip` inverts the parity that a wait asks for (a producer's first pass over empty slots). `cta` says whose
     barrier: own, the cluster leader's (rank 0), or that of every CTA in the cluster (an arrive then signals all).
@@ -62,8 +62,8 @@ class StreamRef:
     """One access of a memory stream: block = item[stream.base] + (loop counter + offset) * stream.step.
 
     `part` of `parts`: the access covers 1/parts of the block (one LDGSTS of a warp, one half of a multicast pair).
-    If `part_by_rank`, the warp's rank in its role times `rank_stride` is added to `part`. If the stream is multicast, the
-    CTA's rank in its cluster times parts / multicast is added to `part`.
+    If `part_by_rank`, the warp's rank in its role times `rank_stride` is added to `part`. If the stream is multicast,
+    the CTA's rank in its cluster times parts / multicast is added to `part`.
     """
 
     name: str
@@ -87,9 +87,10 @@ class Count:
 class Instruction:
     """One warp instruction. Which optional fields an opcode needs is in `heddle.ir.opcodes.OPCODES`.
 
-    A matrix instruction's `dst` is its accumulator, read and written; it is not repeated in `src`. `by`: who acts; "group":
-    one warp of each four (rank % 4 == 0), "role": rank 0 of the role. The other warps of the role issue the instruction
-    predicated off: it costs an issue slot and its control field holds, it waits for no unit and has no effect.
+    A matrix instruction's `dst` is its accumulator, read and written; it is not repeated in `src`. `by`: who acts;
+    "group": one warp of each four (rank % 4 == 0), "role": rank 0 of the role. The other warps of the role issue the
+    instruction predicated off: it costs an issue slot and its control field holds, it waits for no unit and has no
+    effect.
     """
 
     op: str
@@ -120,7 +121,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """Warps [first_warp, first_warp + warps) of the CTA start at `entry`; in clusters, `leader_only` roles run on rank 0 only."""
+    """Warps [first_warp, first_warp + warps) of the CTA start at `entry`; `leader_only`: only on rank 0 of the cluster."""
 
     name: str
     first_warp: int
@@ -140,7 +141,7 @@ class Ring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier:
-    """A ring of `count` mbarriers in shared memory, each completing after `arrivals` arrivals and all expected bytes."""
+    """A ring of `count` mbarriers in shared memory, each complete after `arrivals` arrivals and all expected bytes."""
 
     name: str
     count: int
@@ -184,8 +185,8 @@ class Stream:
 class Work:
     """Work items, one row each, with named integer attributes, and how CTAs (or clusters) get them.
 
-    `static`: persistent; cluster c runs items c, c + grid, ...; `launch`: one cluster an item, new clusters start as old
-    ones end; `dynamic`: persistent; the next item goes to the cluster that asks first. `grid` = clusters launched.
+    `static`: persistent; cluster c runs items c, c + grid, ...; `launch`: one cluster an item, new clusters start as
+    old ones end; `dynamic`: persistent; the next item goes to the cluster that asks first. `grid` = clusters launched.
     """
 
     attributes: tuple[str, ...]
@@ -209,10 +210,11 @@ class Access:
     """What part of an object an effect touches; the object's shape is in WarpProgram.objects.
 
     The region is rows x cols at (row + rank_row * i, col + rank_col * j) where i = (rank // divisor) // rank_cols and
-    j = (rank // divisor) % rank_cols for the warp's rank in its role (exchanged if `rank_swap`). `ring`: the stage dimension is indexed by the
-    warp's stage of that ring plus `stage_offset`, modulo its depth. Global objects add item attributes (in elements) and a loop counter:
-    row += item[row_attribute] + (counter[level] + counter_offset) * row_step, col likewise. `cta_row`, `cta_col` are added
-    for each rank of the CTA in its cluster. What lies outside a global tensor reads as zero and is not written.
+    j = (rank // divisor) % rank_cols for the warp's rank in its role (exchanged if `rank_swap`). `ring`: the stage
+    dimension is indexed by the warp's stage of that ring plus `stage_offset`, modulo its depth. Global objects add
+    item attributes (in elements) and a loop counter: row += item[row_attribute] + (counter[level] + counter_offset) *
+    row_step, col likewise. `cta_row`, `cta_col` are added for each rank of the CTA in its cluster. What lies outside a
+    global tensor reads as zero and is not written.
     """
 
     object: str
@@ -241,17 +243,18 @@ class Access:
 class Effect:
     """The data meaning of an instruction, executed by `heddle.interp` in the engine's order.
 
-    Values are converted to the written object's dtype. Register tiles are objects that hold the tile of a whole role, one
-    copy a CTA (scope "cta"); an access selects the part of one warp by its rank. Matrix fragments have scope "warp". Kinds:
-    copy: writes[0] = reads[0] at issue (ldmatrix, stores to shared, tensor-memory loads, cast); copy_async: the same, but the
-    write lands when the engine says (bulk copy: at R in every CTA if params["ctas"] > 1; cp.async: at R); store, reduce:
-    global = or += reads[0], read when the engine says the source is read; mma: writes[0] (+)= reads[0] @ reads[1].T, both
-    [rows, k]; operands are read between start and completion. params of mma: "accumulate": 1, 0 (overwrite) or 2 (overwrite
-    if counter[params["level"]] == 0); "ctas" 2: reads[1] is stacked from the CTAs of the pair, each CTA accumulating its own
-    rows. A warp-group instruction (HGMMA) carries the region of its own warp's 16 rows. fill: writes[0] = params["value"].
-    elementwise: writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`;
-    a read of one column is broadcast. row_reduce: writes[0] (one column) = params["function"] ("max" or "sum") over the
-    columns of reads[0], and over its own old value if params["accumulate"] is 1.
+    Values are converted to the written object's dtype. Register tiles are objects that hold the tile of a whole role,
+    one copy a CTA (scope "cta"); an access selects the part of one warp by its rank. Matrix fragments have scope
+    "warp". Kinds: copy: writes[0] = reads[0] at issue (ldmatrix, stores to shared, tensor-memory loads, cast);
+    copy_async: the same, but the write lands when the engine says (bulk copy: at R in every CTA if params["ctas"] > 1;
+    cp.async: at R); store, reduce: global = or += reads[0], read when the engine says the source is read; mma:
+    writes[0] (+)= reads[0] @ reads[1].T, both [rows, k]; operands are read between start and completion. params of
+    mma: "accumulate": 1, 0 (overwrite) or 2 (overwrite if counter[params["level"]] == 0); "ctas" 2: reads[1] is
+    stacked from the CTAs of the pair, each CTA accumulating its own rows. A warp-group instruction (HGMMA) carries the
+    region of its own warp's 16 rows. fill: writes[0] = params["value"]. elementwise: writes[0] = params["function"] of
+    reads and params["scalar0"], ...; functions are those of `tile.Elementwise`; a read of one column is broadcast.
+    row_reduce: writes[0] (one column) = params["function"] ("max" or "sum") over the columns of reads[0], and over its
+    own old value if params["accumulate"] is 1.
     """
 
     kind: str
@@ -262,7 +265,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataObject:
-    """An array that effects touch: shared or tensor memory [stages, rows, cols], registers [rows, cols], or a global tensor.
+    """An array that effects touch: shared or tensor memory [stages, rows, cols], registers [rows, cols], or global.
 
     `scope`: warp, group (four warps), cta, cluster or global: how many copies exist.
     """

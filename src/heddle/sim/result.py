@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 
 class Stall(IntEnum):
-    """States of a resident warp; for every warp and cycle exactly one holds. Nsight's names where the reason exists there."""
+    """States of a resident warp; for every warp and cycle exactly one holds. Nsight's names where the reason exists
+    there.
+    """
 
     SELECTED = 0  # issued
     NOT_SELECTED = 1  # ready, another warp of the subpartition issued
@@ -38,7 +40,7 @@ class Stall(IntEnum):
 
 
 class EventKind(IntEnum):
-    """Kinds of log records. ISSUE has begin = issue cycle, end = begin + 1; the others are spans of asynchronous work."""
+    """Kinds of log records. ISSUE: begin = issue cycle, end = begin + 1; the others are spans of asynchronous work."""
 
     ISSUE = 0
     TENSOR = 1  # a matrix instruction occupies the matrix unit; end = operands read; complete = end + tail
@@ -64,7 +66,9 @@ EVENT = np.dtype(
         ("counters", "i4", (4,)),
     ]
 )
-"""Log record. `warp` is the index in the CTA; `slot` the CTA slot of the SM; `detail`: Stall of a WAIT, barrier of a BARRIER."""
+"""Log record. `warp` is the index in the CTA; `slot` the CTA slot of the SM; `detail`: Stall of a WAIT, barrier of a
+BARRIER.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
