@@ -121,7 +121,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """Warps [first_warp, first_warp + warps) of the CTA start at `entry`; `leader_only`: only on rank 0 of the cluster."""
+    """Warps [first_warp, first_warp + warps) of the CTA start at `entry`; `leader_only`: on rank 0 of the cluster only."""
 
     name: str
     first_warp: int
