@@ -121,7 +121,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """Warps [first_warp, first_warp + warps) of the CTA start at `entry`; `leader_only`: on rank 0 of the cluster only."""
+    """Warps [first_warp, first_warp + warps) of the CTA start at `entry`; `leader_only`: on rank 0 of a cluster."""
 
     name: str
     first_warp: int
