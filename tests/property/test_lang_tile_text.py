@@ -89,7 +89,7 @@ PROGRAMS = builds(
 
 
 @given(PROGRAMS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_parse_inverts_print(program: tile.TileProgram) -> None:
     text = print_program(program)
     again = parse_program(text)

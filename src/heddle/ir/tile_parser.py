@@ -149,10 +149,14 @@ class _Reader:
 
     def _extra(self, kind: type[tile.Op]) -> dict[str, Callable[[LineCursor], Any]]:
         """Readers for the fields whose types `read_value` does not know."""
-        known = {"where": self._location, "accumulate": _accumulate, "acc": _tmem_or_name, "a": _shared_or_name}
-        known |= {"value": _number} if kind is tile.Fill else {}
-        known |= {"scalars": _numbers}
-        return {name: reader for name, reader in known.items() if name in field_types(kind)}
+        readers: dict[str, Callable[[LineCursor], Any]] = {"where": self._location}
+        if kind is tile.Mma:
+            readers |= {"accumulate": _accumulate, "acc": _tmem_or_name, "a": _shared_or_name}
+        elif kind is tile.Fill:
+            readers["value"] = _number
+        elif kind is tile.Elementwise:
+            readers["scalars"] = _numbers
+        return readers
 
     def _location(self, cursor: LineCursor) -> SourceLocation:
         token = cursor.peek

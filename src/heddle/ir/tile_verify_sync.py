@@ -22,7 +22,8 @@ def verify_rings(program: tile.TileProgram) -> None:
     """What a ring indexes has the ring's depth, and a role that uses a ring steps it."""
     depths = {ring.name: ring.depth for ring in program.rings}
     sizes = {barrier.name: barrier.count for barrier in program.barriers}
-    sizes |= {declared.name: declared.stages for declared in (*program.shared, *program.tensor_memory)}
+    sizes |= {shared.name: shared.stages for shared in program.shared}
+    sizes |= {memory.name: memory.stages for memory in program.tensor_memory}
     uses: dict[tuple[str, str], SourceLocation | None] = {}
     steps: set[tuple[str, str]] = set()
     for op, place in walk(program):
