@@ -7,7 +7,9 @@ everything else to standard error. A traceback is shown only with HEDDLE_DEBUG=1
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
 
 import typer
@@ -31,6 +33,8 @@ for module in (machines, kernels, run, check, compile, validate, bench):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped run ends its worker processes, too
     given = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(given or ["--help"], prog_name="heddle", standalone_mode=False)
