@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from heddle.sim.session import Sim
 
 
-def pipe_busy(program: WarpProgram, machine: Machine, rows: NDArray[np.int64], acted: NDArray[np.int64]) -> dict[str, float]:
+def pipe_busy(
+    program: WarpProgram, machine: Machine, rows: NDArray[np.int64], acted: NDArray[np.int64]
+) -> dict[str, float]:
     """Return the busy cycles of each pipe: issues of each pc in which the warp acted, times the initiation interval."""
     busy = dict.fromkeys(machine.pipes, 0.0)
     for pc, instruction in enumerate(program.instructions):
@@ -29,9 +31,7 @@ def pipe_busy(program: WarpProgram, machine: Machine, rows: NDArray[np.int64], a
     return busy
 
 
-def collect(
-    sim: Sim, log: NDArray[Any] | None, fast_forwarded: int, repeats: list[tuple[int, int, int]]
-) -> SimResult:
+def collect(sim: Sim, log: NDArray[Any] | None, fast_forwarded: int, repeats: list[tuple[int, int, int]]) -> SimResult:
     """Return the result of what `sim` has simulated so far."""
     state, extent, machine = sim.flushed_state(), sim.extent, sim.machine
     warps = [extent.warp(*context) for context in extent.contexts()]

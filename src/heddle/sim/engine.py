@@ -80,7 +80,7 @@ def _reference(
     if log != "off" or until is not None or max_cycles is not None:
         raise UnsupportedError("the reference engine has no log and no limit", hint='use engine="numba" or "python"')
     if callable(scheduler):
-        raise UnsupportedError("policies of the two engines differ", hint="call heddle.sim.reference.simulate_reference")
-    return simulate_reference(
-        program, machine, mode=mode, l2_state=l2_state, clock_mhz=clock_mhz, scheduler=scheduler
-    )
+        raise UnsupportedError(
+            "policies of the two engines differ", hint="call heddle.sim.reference.simulate_reference"
+        )
+    return simulate_reference(program, machine, mode=mode, l2_state=l2_state, clock_mhz=clock_mhz, scheduler=scheduler)

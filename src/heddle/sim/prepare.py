@@ -118,25 +118,29 @@ def _check(program: WarpProgram, pc: int) -> None:
                 where=where,
             )
         if not 0 <= instruction.level < LOOP_LEVELS:
-            raise UserError(f"loop level {instruction.level} at pc {pc}; levels are 0 to {LOOP_LEVELS - 1}", where=where)
+            raise UserError(
+                f"loop level {instruction.level} at pc {pc}; levels are 0 to {LOOP_LEVELS - 1}", where=where
+            )
     if unit is not Unit.EXIT and pc + 1 == len(program.instructions):
         raise UserError(f"the program runs past its end after pc {pc} ({instruction.op})", where=where)
     counters = set(instruction.control.wait) | {instruction.control.write_barrier, instruction.control.read_barrier}
     if bad := counters - {None, *range(SCOREBOARDS)}:
         raise UserError(f"dependence counter {bad.pop()} at pc {pc}; there are SB0 to SB{SCOREBOARDS - 1}", where=where)
     if not 0 <= instruction.pending < c.GROUPS and unit is not Unit.SEM_ACQUIRE:
-        raise UserError(f"{instruction.pending} pending groups at pc {pc}; a wait takes 0 to {c.GROUPS - 1}", where=where)
+        raise UserError(
+            f"{instruction.pending} pending groups at pc {pc}; a wait takes 0 to {c.GROUPS - 1}", where=where
+        )
     if not 0 <= instruction.barrier_id < c.NAMED:
         raise UserError(f"named barrier {instruction.barrier_id} at pc {pc}; there are 0 to {c.NAMED - 1}", where=where)
 
 
-def _hot(row: NDArray[np.int64], program: WarpProgram, machine: Machine, pc: int, names: Names, read: PortReads) -> None:
+def _hot(
+    row: NDArray[np.int64], program: WarpProgram, machine: Machine, pc: int, names: Names, read: PortReads
+) -> None:
     """Fill the common fields of one row."""
     instruction = program.instructions[pc]
     control, unit = instruction.control, OPCODES[instruction.op].unit
-    timing = machine.op_timing(
-        instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape
-    )
+    timing = machine.op_timing(instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape)
     write = -1 if control.write_barrier is None else control.write_barrier
     read_counter = -1 if control.read_barrier is None else control.read_barrier
     row[c.P_UNIT] = unit
@@ -163,9 +167,7 @@ def _hot(row: NDArray[np.int64], program: WarpProgram, machine: Machine, pc: int
 
 def _pipe_cause(machine: Machine, instruction: Instruction) -> Stall:
     """Return the reason while the instruction's pipe is busy."""
-    timing = machine.op_timing(
-        instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape
-    )
+    timing = machine.op_timing(instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape)
     return Stall.MIO_THROTTLE if timing.pipe in MIO_PIPES else Stall.MATH_PIPE_THROTTLE
 
 

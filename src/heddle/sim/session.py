@@ -14,14 +14,14 @@ from heddle.machine.spec import Machine
 from heddle.sim import deadlock
 from heddle.sim.collect import collect
 from heddle.sim.core import layout as c
-from heddle.sim.core_loader import Core, load_core
+from heddle.sim.core_loader import Core, load_core, set_policy
 from heddle.sim.event_log import EventLog
 from heddle.sim.fast_forward import FastForward
 from heddle.sim.launch import plan_launch
 from heddle.sim.memory_system import L2State, Mode, build_memory
 from heddle.sim.prepare import prepare
 from heddle.sim.result import SimResult
-from heddle.sim.scheduler import POLICIES, Policy
+from heddle.sim.scheduler import Policy
 from heddle.sim.state import build_state, first_items
 from heddle.sim.views import View
 
@@ -69,24 +69,22 @@ class Sim:
         self.clock_mhz = machine.max_clock_mhz if clock_mhz is None else clock_mhz
         self.plan = plan_launch(program, machine)
         self.rows = prepare(program, machine)
-        self.memory = build_memory(
-            program, machine, self.plan, mode=mode, clock_mhz=self.clock_mhz, l2_state=l2_state
-        )
+        self.memory = build_memory(program, machine, self.plan, mode=mode, clock_mhz=self.clock_mhz, l2_state=l2_state)
         self.state, self.extent = build_state(program, machine, self.plan, mode)
-        self._core: Core = load_core(engine, scheduler)
+        self._core: Core = load_core(engine)
+        self._policy = set_policy(self.state, engine, scheduler)  # keeps a user's function alive
         self._log = EventLog(self.state, self.extent.sms if log != "sm0" else 1, LOGS[log])
         self.finished = False
-        self._start(mode, scheduler, l2_state)
+        self._start(l2_state)
         self._forward = FastForward(self) if fast_forward and mode != "chip" else None
 
-    def _start(self, mode: str, scheduler: Policy, l2_state: str) -> None:
+    def _start(self, l2_state: str) -> None:
         """Set what depends on the options, and launch the first clusters."""
         state = self.state
-        state[c.H_POLICY] = POLICIES[scheduler] if isinstance(scheduler, str) else c.POLICY_USER
-        state[c.H_SEMAPHORES_WAIT] = mode == "chip"
+        state[c.H_SEMAPHORES_WAIT] = self.mode == "chip"
         if l2_state == "flushed":
             state[c.H_FETCH] = self.machine.instruction_miss_cycles << c.TICK_BITS
-        for cluster, item, ordinal in first_items(self.extent, self.plan, mode):
+        for cluster, item, ordinal in first_items(self.extent, self.plan, self.mode):
             self._core.launch_cluster(state, self.rows, cluster, item, ordinal, 0, 0)
 
     @property

@@ -56,10 +56,7 @@ class Extent:
     def warp(self, sm: int, slot: int, warp: int) -> int:
         """Address of a warp context; those of a subpartition lie in the order of their bits."""
         bit = slot * -(-self.warps_per_cta // c.SUBPARTITIONS) + warp // c.SUBPARTITIONS
-        return (
-            self.base["warps"]
-            + ((sm * c.SUBPARTITIONS + warp % c.SUBPARTITIONS) * self.bits + bit) * c.W_WORDS
-        )
+        return self.base["warps"] + ((sm * c.SUBPARTITIONS + warp % c.SUBPARTITIONS) * self.bits + bit) * c.W_WORDS
 
     def cta(self, sm: int, slot: int) -> int:
         """Address of a CTA record."""
@@ -211,9 +208,7 @@ def _fill_ctas(state: Array, extent: Extent, program: WarpProgram, plan: LaunchP
                 _fill_cta(state, extent, program, group * plan.cluster_size + rank, slot, rank, cluster)
 
 
-def _fill_cta(
-    state: Array, extent: Extent, program: WarpProgram, sm: int, slot: int, rank: int, cluster: int
-) -> None:
+def _fill_cta(state: Array, extent: Extent, program: WarpProgram, sm: int, slot: int, rank: int, cluster: int) -> None:
     """Write one CTA record with its warp groups, mbarriers and warps."""
     cta, number = extent.cta(sm, slot), sm * extent.slots + slot
     mbarriers = extent.base["mbarriers"] + number * extent.mbarriers * c.B_WORDS

@@ -36,7 +36,9 @@ class View:
 
     def __getattr__(self, name: str) -> Array:
         if name not in WARP_FIELDS:
-            raise AttributeError(f"no view {name!r}; there are {', '.join(sorted(WARP_FIELDS))} and the documented ones")
+            raise AttributeError(
+                f"no view {name!r}; there are {', '.join(sorted(WARP_FIELDS))} and the documented ones"
+            )
         values: Array = self._state[self._warps + WARP_FIELDS[name]]
         return values
 

@@ -7,15 +7,27 @@ cycle that is not accounted yet. The sums are those of counting every cycle (doc
 from __future__ import annotations
 
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import COUNTERS, H_PCS, INF, P_ACCOUNT, P_WAIT, W_ACCOUNT, W_AT_REST, W_CAUSE, W_DONE, W_FETCH, W_NEXT_OK, W_PENDING, W_REASON, W_ROW
-
+from heddle.sim.core.layout import (
+    COUNTERS,
+    H_PCS,
+    INF,
+    P_ACCOUNT,
+    P_WAIT,
+    W_ACCOUNT,
+    W_AT_REST,
+    W_CAUSE,
+    W_DONE,
+    W_FETCH,
+    W_NEXT_OK,
+    W_PENDING,
+    W_REASON,
+    W_ROW,
+)
 from heddle.sim.result import Stall
 
 NO_INSTRUCTION = int(Stall.NO_INSTRUCTION)
 
 
-@compiled
 def credit(M: State, P: Program, warp: int, reason: int, until: int) -> None:
     """Account the warp's cycles up to `until` (excluded) to one reason."""
     done = M[warp + W_DONE]
@@ -25,7 +37,6 @@ def credit(M: State, P: Program, warp: int, reason: int, until: int) -> None:
         M[warp + W_DONE] = until
 
 
-@compiled
 def credit_own_waits(M: State, P: Program, warp: int, until: int) -> None:
     """Account up to `until` what conditions a to c held up: the instruction line, next_ok, then counters in order."""
     if M[warp + W_FETCH] > M[warp + W_DONE]:
@@ -43,7 +54,6 @@ def credit_own_waits(M: State, P: Program, warp: int, until: int) -> None:
                     credit(M, P, warp, M[warp + W_CAUSE + k], min(until, rest))
 
 
-@compiled
 def own_ready(M: State, P: Program, warp: int) -> int:
     """Return the cycle from which conditions a to c hold, INF if an operation's end is not known yet."""
     ready = max(M[warp + W_NEXT_OK], M[warp + W_FETCH])

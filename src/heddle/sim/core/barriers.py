@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from heddle.sim.core.heap import Program, State, post
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import A_WORDS, B_BYTES, B_WORDS, C_MBARRIERS, C_WORDS, EV_ARRIVE, H_CLUSTER_SIZE, H_SEMAPHORES, H_SLOTS, INF, K_CTAS, W_CLUSTER, W_CTA, W_ITEM, W_LINK, W_NEXT_OK, W_PARITY, W_REASON, W_STAGE, W_WAKE, X_BARRIER, X_BARRIER_CTA, X_BARRIER_OFFSET, X_BARRIER_RING, X_BYTES, X_FLIP, X_ID
+from heddle.sim.core.layout import (
+    A_WORDS,
+    B_BYTES,
+    B_WORDS,
+    C_MBARRIERS,
+    C_WORDS,
+    EV_ARRIVE,
+    H_CLUSTER_SIZE,
+    H_SEMAPHORES,
+    H_SLOTS,
+    INF,
+    K_CTAS,
+    W_CLUSTER,
+    W_CTA,
+    W_ITEM,
+    W_LINK,
+    W_NEXT_OK,
+    W_PARITY,
+    W_REASON,
+    W_STAGE,
+    W_WAKE,
+    X_BARRIER,
+    X_BARRIER_CTA,
+    X_BARRIER_OFFSET,
+    X_BARRIER_RING,
+    X_BYTES,
+    X_FLIP,
+    X_ID,
+)
 from heddle.sim.core.wake import schedule
-
 from heddle.sim.result import Stall
 
 BARRIER, MBARRIER, SEMAPHORE = int(Stall.BARRIER), int(Stall.MBARRIER), int(Stall.SEMAPHORE)
 
 
-@compiled
 def mbarrier_of(M: State, P: Program, warp: int, cold: int, cta: int) -> int:
     """Return the address of the mbarrier that an instruction names, in the CTA `cta`."""
     index = P[cold + X_BARRIER_OFFSET]
@@ -21,7 +46,6 @@ def mbarrier_of(M: State, P: Program, warp: int, cold: int, cta: int) -> int:
     return int(M[cta + C_MBARRIERS] + (P[cold + X_BARRIER] + index) * B_WORDS)
 
 
-@compiled
 def asked_parity(M: State, P: Program, warp: int, cold: int) -> int:
     """Return the parity of the phase that a wait asks for."""
     parity = P[cold + X_FLIP]
@@ -31,7 +55,6 @@ def asked_parity(M: State, P: Program, warp: int, cold: int) -> int:
     return int(parity)
 
 
-@compiled
 def arrive(M: State, P: Program, warp: int, cold: int, t: int, remote: int) -> None:
     """Post one arrival for cycle t, `remote` cycles later at other CTAs, at the barriers that the instruction names."""
     own = M[warp + W_CTA]
@@ -47,7 +70,6 @@ def arrive(M: State, P: Program, warp: int, cold: int, t: int, remote: int) -> N
         cta += M[H_SLOTS] * C_WORDS
 
 
-@compiled
 def expect(M: State, P: Program, warp: int, cold: int) -> None:
     """Let the named barriers expect more bytes, at once."""
     which = P[cold + X_BARRIER_CTA]
@@ -57,7 +79,6 @@ def expect(M: State, P: Program, warp: int, cold: int) -> None:
         cta += M[H_SLOTS] * C_WORDS
 
 
-@compiled
 def release_named(M: State, P: Program, first: int, release: int, t: int) -> None:
     """Let the warps of a waiter list go on in cycle `release`."""
     warp = first
@@ -69,7 +90,6 @@ def release_named(M: State, P: Program, first: int, release: int, t: int) -> Non
         warp = following
 
 
-@compiled
 def meet(M: State, P: Program, warp: int, place: int, warps: int, cost: int, wait: int, t: int) -> None:
     """Arrive at a barrier (count and waiter list at `place`); the last of `warps` lets all waiting warps go on."""
     M[place] += 1
@@ -91,7 +111,6 @@ def meet(M: State, P: Program, warp: int, place: int, warps: int, cost: int, wai
     release_named(M, P, first, release, t)
 
 
-@compiled
 def semaphore_of(M: State, P: Program, warp: int, cold: int) -> int:
     """Return the address of the semaphore whose index is in the warp's work item."""
     return int(M[H_SEMAPHORES] + M[M[warp + W_ITEM] + P[cold + X_ID]] * A_WORDS)

@@ -7,16 +7,62 @@ two issues are accounted at once.
 from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
+from heddle.sim.core.bits import ctz
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.jit import compiled, ctz
-from heddle.sim.core.layout import COLLECTIVES, G_FORMED, G_START, H_LSU_DEPTH, H_TCGEN05_DEPTH, H_WGMMA_DEPTH, INF, P_BY, P_COLD, P_OWN, P_PIPE, P_PORTS, P_PORTS_REUSE, P_QUEUE, P_WORDS, QUEUE_LSU, QUEUE_NONE, QUEUE_SLOTS, QUEUE_TCGEN05, QUEUE_TMA, Q_BLOCKED, Q_INDEX, Q_LAST, Q_LAST_ROW, Q_LSU, Q_LSU_COUNT, Q_PORT, Q_SM, Q_WARPS, Q_WORDS, SUBPARTITIONS, S_PIPE, S_QUARTERS, S_TCGEN05, S_TCGEN05_COUNT, S_TMA, S_TMA_COUNT, TICK_BITS, W_BIT, W_DONE, W_GROUP, W_MMA_COUNT, W_OFF, W_ROW, W_WORDS, X_PIPE_CAUSE, X_QUEUE_CAUSE
-
+from heddle.sim.core.layout import (
+    COLLECTIVES,
+    G_FORMED,
+    G_START,
+    H_LSU_DEPTH,
+    H_TCGEN05_DEPTH,
+    H_WGMMA_DEPTH,
+    INF,
+    P_BY,
+    P_COLD,
+    P_OWN,
+    P_PIPE,
+    P_PORTS,
+    P_PORTS_REUSE,
+    P_QUEUE,
+    P_WORDS,
+    Q_BLOCKED,
+    Q_INDEX,
+    Q_LAST,
+    Q_LAST_ROW,
+    Q_LSU,
+    Q_LSU_COUNT,
+    Q_PORT,
+    Q_SM,
+    Q_WARPS,
+    Q_WORDS,
+    QUEUE_LSU,
+    QUEUE_NONE,
+    QUEUE_SLOTS,
+    QUEUE_TCGEN05,
+    QUEUE_TMA,
+    S_PIPE,
+    S_QUARTERS,
+    S_TCGEN05,
+    S_TCGEN05_COUNT,
+    S_TMA,
+    S_TMA_COUNT,
+    SUBPARTITIONS,
+    TICK_BITS,
+    W_BIT,
+    W_DONE,
+    W_GROUP,
+    W_MMA_COUNT,
+    W_OFF,
+    W_ROW,
+    W_WORDS,
+    X_PIPE_CAUSE,
+    X_QUEUE_CAUSE,
+)
 from heddle.sim.result import Stall
 
 NOT_SELECTED, DISPATCH_STALL = int(Stall.NOT_SELECTED), int(Stall.DISPATCH_STALL)
 
 
-@compiled
 def reuses(M: State, P: Program, sub: int, warp: int, row: int) -> bool:
     """Tell whether the reuse cache holds what this instruction's predecessor left."""
     if P[row + P_OWN] >> 16 == 0:
@@ -24,7 +70,6 @@ def reuses(M: State, P: Program, sub: int, warp: int, row: int) -> bool:
     return bool(M[sub + Q_LAST] == M[warp + W_BIT] and M[sub + Q_LAST_ROW] == row - P_WORDS)
 
 
-@compiled
 def queue_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
     """Condition e: return the cycle from which there is a place in the unit's queue, INF if not known yet."""
     queue = P[row + P_QUEUE]
@@ -47,7 +92,6 @@ def queue_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
     return int(M[group + G_START + (before & (COLLECTIVES - 1))])
 
 
-@compiled
 def pipe_until(M: State, P: Program, sub: int, row: int) -> int:
     """Condition f: return the cycle from which the pipe is free."""
     pipe = P[row + P_PIPE]
@@ -55,7 +99,6 @@ def pipe_until(M: State, P: Program, sub: int, row: int) -> int:
     return int(M[pipe] >> TICK_BITS)
 
 
-@compiled
 def ports_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
     """Condition g: return the cycle from which the read ports of all banks that the instruction reads are free."""
     ports = P[row + P_PORTS]
@@ -71,7 +114,6 @@ def ports_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
     return int(until >> TICK_BITS)
 
 
-@compiled
 def ready_from(M: State, P: Program, sub: int, warp: int) -> int:
     """Return the cycle from which conditions e to g hold, as things stand."""
     row = M[warp + W_ROW]
@@ -85,7 +127,6 @@ def ready_from(M: State, P: Program, sub: int, warp: int) -> int:
     return int(ready)
 
 
-@compiled
 def credit_blocked(M: State, P: Program, sub: int, warp: int, until: int) -> None:
     """Account a candidate's cycles up to `until` to what held it up, as things have stood since `W_DONE`."""
     if until <= M[warp + W_DONE]:
@@ -99,7 +140,6 @@ def credit_blocked(M: State, P: Program, sub: int, warp: int, until: int) -> Non
     credit(M, P, warp, NOT_SELECTED, until)
 
 
-@compiled
 def settle_others(M: State, P: Program, sub: int, t: int) -> None:
     """Account the blocked candidates of the SM's other subpartitions before a unit of the whole SM changes in cycle t.
 

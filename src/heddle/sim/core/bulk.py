@@ -4,15 +4,55 @@ from __future__ import annotations
 
 from heddle.sim.core.barriers import mbarrier_of
 from heddle.sim.core.heap import Program, State, post
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import C_READ, C_SM, C_VISIBLE, C_WORDS, EV_BYTES, EV_COPY, EV_LAND, H_ANSWERS, H_CLUSTER_SIZE, H_END, H_LOG, H_REMOTE, H_SLOTS, K_CTAS, LOG_COPY, LOG_STORE, P_COLD, P_READ, P_WRITE, QUEUE_SLOTS, S_INDEX, S_SHARED_BYTES, S_TMA, S_TMA_COUNT, S_TMA_FREE, TICK_BITS, W_BULK_OPEN, W_CLUSTER, W_CTA, W_CTA_RANK, W_ITEM_ORDINAL, W_SM, X_BARRIER_COUNT, X_BARRIER_CTA, X_BYTES, X_CAUSE, X_CTAS, X_DURATION, X_EXTRA, X_PARTS, X_SHARED, X_STREAM
+from heddle.sim.core.layout import (
+    C_READ,
+    C_SM,
+    C_VISIBLE,
+    C_WORDS,
+    EV_BYTES,
+    EV_COPY,
+    EV_LAND,
+    H_ANSWERS,
+    H_CLUSTER_SIZE,
+    H_END,
+    H_LOG,
+    H_REMOTE,
+    H_SLOTS,
+    K_CTAS,
+    LOG_COPY,
+    LOG_STORE,
+    P_COLD,
+    P_READ,
+    P_WRITE,
+    QUEUE_SLOTS,
+    S_INDEX,
+    S_SHARED_BYTES,
+    S_TMA,
+    S_TMA_COUNT,
+    S_TMA_FREE,
+    TICK_BITS,
+    W_BULK_OPEN,
+    W_CLUSTER,
+    W_CTA,
+    W_CTA_RANK,
+    W_ITEM_ORDINAL,
+    W_SM,
+    X_BARRIER_COUNT,
+    X_BARRIER_CTA,
+    X_BYTES,
+    X_CAUSE,
+    X_CTAS,
+    X_DURATION,
+    X_EXTRA,
+    X_PARTS,
+    X_SHARED,
+    X_STREAM,
+)
 from heddle.sim.core.log import record
+from heddle.sim.core.memory import memory_access_multicast
 from heddle.sim.core.shared import add_backlog, block_of, part_of, request, set_counter, step_of
 
-from heddle.sim.core.memory import memory_access_multicast
 
-
-@compiled
 def serve_tma(M: State, sm: int, t: int, ticks: int) -> int:
     """Pass a bulk copy through the SM's TMA unit and return its start in ticks."""
     start = max(M[sm + S_TMA_FREE], t << TICK_BITS)
@@ -22,7 +62,6 @@ def serve_tma(M: State, sm: int, t: int, ticks: int) -> int:
     return int(start)
 
 
-@compiled
 def land_at(M: State, P: Program, warp: int, row: int, cta: int, answer: int, multicast: bool) -> None:
     """Post the landing of a bulk copy in a CTA: bytes in its shared memory, and at its barrier or its leader's."""
     cold = P[row + P_COLD]
@@ -38,7 +77,6 @@ def land_at(M: State, P: Program, warp: int, row: int, cta: int, answer: int, mu
         post(M, answer + M[H_REMOTE], EV_BYTES, mbarrier_of(M, P, warp, cold, leader), row, sm)
 
 
-@compiled
 def issue_bulk_load(M: State, P: Program, L: State, X: State, warp: int, row: int, t: int) -> None:
     """UTMALDG, to one CTA or to several of the cluster."""
     cold = P[row + P_COLD]
@@ -55,7 +93,6 @@ def issue_bulk_load(M: State, P: Program, L: State, X: State, warp: int, row: in
     set_counter(M, warp, P[row + P_WRITE], P[cold + X_CAUSE], answer)
 
 
-@compiled
 def multicast(M: State, P: Program, L: State, X: State, warp: int, row: int, t: int, leave: int) -> int:
     """Load once for all CTAs of the cluster, each with its own answer; return this CTA's."""
     cold = P[row + P_COLD]
@@ -89,7 +126,6 @@ def multicast(M: State, P: Program, L: State, X: State, warp: int, row: int, t: 
     return int(own)
 
 
-@compiled
 def issue_bulk_store(M: State, P: Program, L: State, X: State, warp: int, row: int, t: int) -> None:
     """UTMASTG, UTMAREDG."""
     cold = P[row + P_COLD]

@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
+from heddle.ir.opcodes import Unit
 from heddle.sim.core.accounting import credit, credit_own_waits
 from heddle.sim.core.barriers import asked_parity, mbarrier_of, semaphore_of
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import A_VALUE, A_WAITERS, B_PARITY, B_WAITERS, COLLECTIVES, GROUPS, G_END, G_FORMED, H_SEMAPHORES_WAIT, K_CTAS, P_BY, P_COLD, P_SLOW, P_UNIT, SLOW_CONDITION, ST_GMMA, ST_MBARRIER, ST_SEMAPHORE, W_ASK, W_BULK, W_BULK_COUNT, W_CLUSTER, W_COPY, W_COPY_COUNT, W_CTA, W_GROUP, W_LINK, W_MMA, W_MMA_GROUPS, W_OFF, W_PHASE, W_PHASE_REASON, W_ROW, W_STATE, X_BARRIER_CTA, X_PENDING
+from heddle.sim.core.layout import (
+    A_VALUE,
+    A_WAITERS,
+    B_PARITY,
+    B_WAITERS,
+    COLLECTIVES,
+    G_END,
+    G_FORMED,
+    GROUPS,
+    H_SEMAPHORES_WAIT,
+    K_CTAS,
+    P_BY,
+    P_COLD,
+    P_SLOW,
+    P_UNIT,
+    SLOW_CONDITION,
+    ST_GMMA,
+    ST_MBARRIER,
+    ST_SEMAPHORE,
+    W_ASK,
+    W_BULK,
+    W_BULK_COUNT,
+    W_CLUSTER,
+    W_COPY,
+    W_COPY_COUNT,
+    W_CTA,
+    W_GROUP,
+    W_LINK,
+    W_MMA,
+    W_MMA_GROUPS,
+    W_OFF,
+    W_PHASE,
+    W_PHASE_REASON,
+    W_ROW,
+    W_STATE,
+    X_BARRIER_CTA,
+    X_PENDING,
+)
 from heddle.sim.core.wake import make_candidate, sleep
-
-from heddle.ir.opcodes import Unit
 from heddle.sim.result import Stall
 
 GROUP_WAIT, BULK_WAIT, WGMMA_WAIT = int(Unit.GROUP_WAIT), int(Unit.BULK_WAIT), int(Unit.WGMMA_WAIT)
@@ -18,7 +53,6 @@ LONG_SCOREBOARD, GMMA = int(Stall.LONG_SCOREBOARD), int(Stall.GMMA)
 MBARRIER, SEMAPHORE = int(Stall.MBARRIER), int(Stall.SEMAPHORE)
 
 
-@compiled
 def wait_until(M: State, warp: int, end: int, reason: int, t: int) -> None:
     """Condition d holds from cycle `end` on."""
     if end <= t:
@@ -29,7 +63,6 @@ def wait_until(M: State, warp: int, end: int, reason: int, t: int) -> None:
     sleep(M, warp, end, t)
 
 
-@compiled
 def groups_end(M: State, closed: int, ring: int, pending: int) -> int:
     """Return when all closed groups but the youngest `pending` are complete; `ring` holds running maxima."""
     last = closed - pending
@@ -38,7 +71,6 @@ def groups_end(M: State, closed: int, ring: int, pending: int) -> int:
     return int(M[ring + ((last - 1) & (GROUPS - 1))])
 
 
-@compiled
 def test_wgmma(M: State, P: Program, warp: int, t: int) -> None:
     """Wait for the youngest matrix instruction of the youngest group that must be complete."""
     last = M[warp + W_MMA_GROUPS] - P[P[M[warp + W_ROW] + P_COLD] + X_PENDING]
@@ -53,7 +85,6 @@ def test_wgmma(M: State, P: Program, warp: int, t: int) -> None:
         wait_until(M, warp, M[group + G_END + ((count - 1) & (COLLECTIVES - 1))], GMMA, t)
 
 
-@compiled
 def test_mbarrier(M: State, P: Program, warp: int, t: int) -> None:
     """Pass if the asked phase is complete, else wait on the barrier's list."""
     cold = P[M[warp + W_ROW] + P_COLD]
@@ -69,7 +100,6 @@ def test_mbarrier(M: State, P: Program, warp: int, t: int) -> None:
     M[barrier + B_WAITERS] = warp
 
 
-@compiled
 def test_semaphore(M: State, P: Program, warp: int, t: int) -> None:
     """Pass if the semaphore has reached the value, else wait on its list."""
     cold = P[M[warp + W_ROW] + P_COLD]
@@ -83,7 +113,6 @@ def test_semaphore(M: State, P: Program, warp: int, t: int) -> None:
     M[semaphore + A_WAITERS] = warp
 
 
-@compiled
 def test_condition(M: State, P: Program, warp: int, t: int) -> None:
     """Test condition d in cycle t, in which a to c hold; the warp becomes a candidate or waits."""
     row = M[warp + W_ROW]
@@ -101,7 +130,6 @@ def test_condition(M: State, P: Program, warp: int, t: int) -> None:
         test_semaphore(M, P, warp, t)
 
 
-@compiled
 def wake(M: State, P: Program, warp: int, t: int) -> None:
     """Take a warp out of the wake ring in cycle t."""
     if M[warp + W_PHASE] != 0:
@@ -117,7 +145,6 @@ def wake(M: State, P: Program, warp: int, t: int) -> None:
         make_candidate(M, warp, t)
 
 
-@compiled
 def release_waiters(M: State, P: Program, barrier: int, t: int) -> None:
     """Let those warps on the barrier's list go on in cycle t whose phase is complete."""
     warp = M[barrier + B_WAITERS]
@@ -134,7 +161,6 @@ def release_waiters(M: State, P: Program, barrier: int, t: int) -> None:
         warp = following
 
 
-@compiled
 def grow_semaphore(M: State, P: Program, semaphore: int, t: int) -> None:
     """Add one to a semaphore in cycle t and let those go on that wait for its value."""
     M[semaphore + A_VALUE] += 1

@@ -3,16 +3,95 @@
 from __future__ import annotations
 
 from heddle.sim.core.heap import Program, State, post
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import B_ARRIVED, B_BYTES, B_PARITY, B_WAITERS, B_WORDS, C_FIRST, C_GROUPS, C_LIVE, C_MBARRIERS, C_NAMED, C_READ, C_VISIBLE, C_WORDS, ERROR_ITEM_SLOTS, EV_LAUNCH, G_FORMED, G_WORDS, H_ANCHOR, H_ANCHOR_HIT, H_ATTRIBUTES, H_CLUSTER_SIZE, H_CONTEXTS, H_END, H_ERROR, H_FETCH, H_GRID, H_GROUPS_PER_CTA, H_ITEMS, H_ITEM_COUNT, H_ITEM_DONE, H_LAUNCH, H_LIVE, H_MBARRIERS, H_ORDINALS, H_QUEUE, H_QUEUE_COUNT, H_QUEUE_NEXT, H_SCHEDULE, H_SLOTS, H_WARPS_PER_CTA, ITEM_SLOTS, K_ARRIVED, K_CTAS, K_FREE, K_ITEM, K_ITEMS, K_LIVE, K_WAITERS, NAMED, P_COLD, SCHEDULE_LAUNCH, SCHEDULE_STATIC, ST_DEAD, S_FETCH_FREE, S_LINES, TICK_BITS, W_ABSENT, W_ACCOUNT, W_CLUSTER, W_COUNTER, W_CTA, W_DONE, W_ENTRY, W_EXITS, W_FETCH, W_ITEM, W_ITEM_INDEX, W_ITEM_NUMBER, W_ITEM_ORDINAL, W_LINK, W_NEXT_OK, W_PHASE, W_REASON, W_ROW, W_SM, W_STATE, X_COUNT, X_COUNT_ATTRIBUTE, X_ID, X_LEVEL, X_LINE
+from heddle.sim.core.layout import (
+    B_ARRIVED,
+    B_BYTES,
+    B_PARITY,
+    B_WAITERS,
+    B_WORDS,
+    C_FIRST,
+    C_GROUPS,
+    C_LIVE,
+    C_MBARRIERS,
+    C_NAMED,
+    C_READ,
+    C_VISIBLE,
+    C_WORDS,
+    ERROR_ITEM_SLOTS,
+    EV_LAUNCH,
+    G_FORMED,
+    G_WORDS,
+    H_ANCHOR,
+    H_ANCHOR_HIT,
+    H_ATTRIBUTES,
+    H_CLUSTER_SIZE,
+    H_CONTEXTS,
+    H_END,
+    H_ERROR,
+    H_FETCH,
+    H_GRID,
+    H_GROUPS_PER_CTA,
+    H_ITEM_COUNT,
+    H_ITEM_DONE,
+    H_ITEMS,
+    H_LAUNCH,
+    H_LIVE,
+    H_MBARRIERS,
+    H_ORDINALS,
+    H_QUEUE,
+    H_QUEUE_COUNT,
+    H_QUEUE_NEXT,
+    H_SCHEDULE,
+    H_SLOTS,
+    H_WARPS_PER_CTA,
+    ITEM_SLOTS,
+    K_ARRIVED,
+    K_CTAS,
+    K_FREE,
+    K_ITEM,
+    K_ITEMS,
+    K_LIVE,
+    K_WAITERS,
+    NAMED,
+    P_COLD,
+    S_FETCH_FREE,
+    S_LINES,
+    SCHEDULE_LAUNCH,
+    SCHEDULE_STATIC,
+    ST_DEAD,
+    TICK_BITS,
+    W_ABSENT,
+    W_ACCOUNT,
+    W_CLUSTER,
+    W_COUNTER,
+    W_CTA,
+    W_DONE,
+    W_ENTRY,
+    W_EXITS,
+    W_FETCH,
+    W_ITEM,
+    W_ITEM_INDEX,
+    W_ITEM_NUMBER,
+    W_ITEM_ORDINAL,
+    W_LINK,
+    W_NEXT_OK,
+    W_PHASE,
+    W_REASON,
+    W_ROW,
+    W_SM,
+    W_STATE,
+    X_COUNT,
+    X_COUNT_ATTRIBUTE,
+    X_ID,
+    X_LEVEL,
+    X_LINE,
+)
 from heddle.sim.core.wake import sleep
-
 from heddle.sim.result import Stall
 
 WAIT, BRANCH_RESOLVING = int(Stall.WAIT), int(Stall.BRANCH_RESOLVING)
 
 
-@compiled
 def loop_count(M: State, P: Program, warp: int, cold: int) -> int:
     """Return the count of a LOOP instruction for the warp's work item."""
     count = P[cold + X_COUNT]
@@ -21,7 +100,6 @@ def loop_count(M: State, P: Program, warp: int, cold: int) -> int:
     return int(count)
 
 
-@compiled
 def take_loop(M: State, P: Program, warp: int, cold: int) -> bool:
     """Count one pass of a loop and tell whether there is another."""
     level = P[cold + X_LEVEL]
@@ -36,13 +114,11 @@ def take_loop(M: State, P: Program, warp: int, cold: int) -> bool:
     return False
 
 
-@compiled
 def take_skip(M: State, P: Program, warp: int, cold: int) -> bool:
     """Tell whether the item attribute of a SKIP is zero."""
     return bool(M[M[warp + W_ITEM] + P[cold + X_ID]] == 0)
 
 
-@compiled
 def set_item(M: State, warp: int, item: int, ordinal: int) -> None:
     """Let the warp work on a row of the work items, the ordinal-th of its cluster."""
     M[warp + W_ITEM_INDEX] = item
@@ -50,14 +126,12 @@ def set_item(M: State, warp: int, item: int, ordinal: int) -> None:
     M[warp + W_ITEM_ORDINAL] = ordinal
 
 
-@compiled
 def finish_item(M: State, warp: int, t: int) -> None:
     """Note when a warp left its work item."""
     at = M[H_ITEM_DONE] + M[warp + W_ITEM_INDEX]
     M[at] = max(M[at], t)
 
 
-@compiled
 def hand_out(M: State, cluster: int, number: int) -> bool:
     """Fix the next item of the queue as the cluster's item `number`, if there is one."""
     place = M[H_QUEUE_NEXT]
@@ -72,7 +146,6 @@ def hand_out(M: State, cluster: int, number: int) -> bool:
     return True
 
 
-@compiled
 def take_next_item(M: State, warp: int, t: int) -> bool:
     """Move the warp to its cluster's next work item, if there is one."""
     finish_item(M, warp, t)
@@ -97,7 +170,6 @@ def take_next_item(M: State, warp: int, t: int) -> bool:
     return True
 
 
-@compiled
 def exit_warp(M: State, warp: int, t: int) -> None:
     """End a warp; the last one ends its CTA, the last CTA frees the cluster's slot."""
     M[warp + W_STATE] = ST_DEAD
@@ -113,7 +185,6 @@ def exit_warp(M: State, warp: int, t: int) -> None:
             post(M, M[cluster + K_FREE], EV_LAUNCH, cluster, 0, 0)
 
 
-@compiled
 def fetch(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """Request the instruction line of `row` in cycle t if the SM has not, and note when it is there."""
     if M[H_FETCH] == 0:
@@ -126,7 +197,6 @@ def fetch(M: State, P: Program, warp: int, row: int, t: int) -> None:
     M[warp + W_FETCH] = max(M[warp + W_FETCH], M[at])
 
 
-@compiled
 def reset_warp(M: State, warp: int) -> None:
     """Give a warp context the state of a new warp; its account goes on."""
     for k in range(W_COUNTER, W_ACCOUNT):
@@ -136,7 +206,6 @@ def reset_warp(M: State, warp: int) -> None:
     M[warp + W_ROW] = M[warp + W_ENTRY]
 
 
-@compiled
 def reset_cta(M: State, cta: int) -> None:
     """Give a CTA slot fresh barriers."""
     M[cta + C_LIVE] = 0
@@ -152,7 +221,6 @@ def reset_cta(M: State, cta: int) -> None:
         M[barrier + B_WAITERS] = 0
 
 
-@compiled
 def launch_warp(M: State, P: Program, warp: int, item: int, ordinal: int, launch: int, start: int) -> None:
     """Start a warp of a CTA that is launched in cycle `launch` and runs from cycle `start`."""
     reset_warp(M, warp)
@@ -167,7 +235,6 @@ def launch_warp(M: State, P: Program, warp: int, item: int, ordinal: int, launch
     sleep(M, warp, M[warp + W_FETCH], launch)
 
 
-@compiled
 def launch_cluster(M: State, P: Program, cluster: int, item: int, ordinal: int, launch: int, start: int) -> None:
     """Launch one CTA in the same slot of each SM of a cluster (in the event phase of cycle `launch`)."""
     M[cluster + K_LIVE] = 0
@@ -190,7 +257,6 @@ def launch_cluster(M: State, P: Program, cluster: int, item: int, ordinal: int, 
         cta += M[H_SLOTS] * C_WORDS
 
 
-@compiled
 def launch_next(M: State, P: Program, cluster: int, t: int) -> None:
     """Launch the next work item of a launch schedule in a slot that is free in cycle t."""
     ordinal = M[H_QUEUE_NEXT]

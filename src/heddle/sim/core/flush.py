@@ -7,10 +7,25 @@ from heddle.sim.core.barriers import MBARRIER, SEMAPHORE
 from heddle.sim.core.blocked import NOT_SELECTED, credit_blocked
 from heddle.sim.core.conditions import GMMA
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import H_WARPS, H_WARP_COUNT, Q_BLOCKED, ST_CANDIDATE, ST_DEAD, ST_GMMA, ST_MBARRIER, ST_SEMAPHORE, ST_TIMED, W_BIT, W_PHASE, W_PHASE_REASON, W_STATE, W_SUB, W_WORDS
+from heddle.sim.core.layout import (
+    H_WARP_COUNT,
+    H_WARPS,
+    Q_BLOCKED,
+    ST_CANDIDATE,
+    ST_DEAD,
+    ST_GMMA,
+    ST_MBARRIER,
+    ST_SEMAPHORE,
+    ST_TIMED,
+    W_BIT,
+    W_PHASE,
+    W_PHASE_REASON,
+    W_STATE,
+    W_SUB,
+    W_WORDS,
+)
 
-@compiled
+
 def flush_warp(M: State, P: Program, warp: int, t: int) -> None:
     """Account one warp's cycles before cycle t."""
     state = M[warp + W_STATE]
@@ -32,7 +47,6 @@ def flush_warp(M: State, P: Program, warp: int, t: int) -> None:
         credit_own_waits(M, P, warp, t)
 
 
-@compiled
 def flush_accounts(M: State, P: Program, t: int) -> None:
     """Account all warps' cycles before cycle t."""
     for i in range(M[H_WARP_COUNT]):

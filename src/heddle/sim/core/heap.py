@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import ERROR_HEAP, E_KIND, E_ROW, E_SEQUENCE, E_SM, E_TIME, E_WHERE, E_WORDS, H_ERROR, H_HEAP, H_HEAP_CAPACITY, H_HEAP_COUNT, H_SEQUENCE, INF
-
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.sim.core.layout import (
+    E_KIND,
+    E_ROW,
+    E_SEQUENCE,
+    E_SM,
+    E_TIME,
+    E_WHERE,
+    E_WORDS,
+    ERROR_HEAP,
+    H_ERROR,
+    H_HEAP,
+    H_HEAP_CAPACITY,
+    H_HEAP_COUNT,
+    H_SEQUENCE,
+    INF,
+)
 
 State = NDArray[np.int64]
 Program = NDArray[np.int64]
 
 
-@compiled
 def next_event(M: State) -> int:
     """Return the cycle of the next event, INF if there is none."""
     if M[H_HEAP_COUNT] == 0:
@@ -21,7 +33,6 @@ def next_event(M: State) -> int:
     return int(M[M[H_HEAP] + E_TIME])
 
 
-@compiled
 def post(M: State, time: int, kind: int, where: int, row: int, sm: int) -> None:
     """Add an event; events of one cycle come out in the order in which they went in."""
     count = M[H_HEAP_COUNT]
@@ -51,7 +62,6 @@ def post(M: State, time: int, kind: int, where: int, row: int, sm: int) -> None:
     M[here + E_SM] = sm
 
 
-@compiled
 def earlier(M: State, a: int, b: int) -> bool:
     """Tell whether the event at address a comes before the one at b."""
     if M[a + E_TIME] != M[b + E_TIME]:
@@ -59,7 +69,6 @@ def earlier(M: State, a: int, b: int) -> bool:
     return bool(M[a + E_SEQUENCE] < M[b + E_SEQUENCE])
 
 
-@compiled
 def drop_first(M: State) -> None:
     """Remove the first event."""
     base = M[H_HEAP]

@@ -2,19 +2,91 @@
 
 from __future__ import annotations
 
+from heddle.ir.opcodes import Unit
 from heddle.sim.core.barriers import arrive, expect, meet, semaphore_of
+from heddle.sim.core.bits import ctz
 from heddle.sim.core.blocked import reuses, settle_others
 from heddle.sim.core.bulk import issue_bulk_load, issue_bulk_store
 from heddle.sim.core.control import exit_warp, fetch, take_loop, take_next_item, take_skip
 from heddle.sim.core.heap import Program, State, post
-from heddle.sim.core.jit import compiled, ctz
-from heddle.sim.core.layout import ACCOUNT_OFF, C_NAMED, C_VISIBLE, EV_SEMAPHORE, GROUPS, H_ARRIVE, H_BANKS, H_CLUSTER_BARRIER, H_FETCH, H_LOG, H_NAMED, H_NAMED_WARP, H_NEAR, H_PCS, H_READS, H_REMOTE, H_SHARE, K_ARRIVED, LOG_ISSUE, P_ACCOUNT, P_BY, P_COLD, P_COUNTERS, P_INITIATION, P_LATENCY, P_OWN, P_PIPE, P_PORTS, P_PORTS_REUSE, P_READ, P_SLOW, P_STALL, P_UNIT, P_WORDS, P_WRITE, Q_LAST, Q_LAST_ROW, Q_PORT, Q_SM, SLOW_ADVANCE, S_PIPE, TICK_BITS, W_ACCOUNT, W_BIT, W_BULK, W_BULK_CLOSED, W_BULK_COUNT, W_BULK_OPEN, W_CLUSTER, W_COPY, W_COPY_CLOSED, W_COPY_COUNT, W_COPY_OPEN, W_CTA, W_DONE, W_MMA, W_MMA_COUNT, W_MMA_GROUPS, W_NEXT_OK, W_OFF, W_PARITY, W_REASON, W_ROW, W_STAGE, W_TCGEN05_DONE, X_ADVANCE, X_CAUSE, X_DEPTH, X_EXTRA, X_ID, X_TARGET, X_WARPS
+from heddle.sim.core.layout import (
+    ACCOUNT_OFF,
+    C_NAMED,
+    C_VISIBLE,
+    EV_SEMAPHORE,
+    GROUPS,
+    H_ARRIVE,
+    H_BANKS,
+    H_CLUSTER_BARRIER,
+    H_FETCH,
+    H_LOG,
+    H_NAMED,
+    H_NAMED_WARP,
+    H_NEAR,
+    H_PCS,
+    H_READS,
+    H_REMOTE,
+    H_SHARE,
+    K_ARRIVED,
+    LOG_ISSUE,
+    P_ACCOUNT,
+    P_BY,
+    P_COLD,
+    P_COUNTERS,
+    P_INITIATION,
+    P_LATENCY,
+    P_OWN,
+    P_PIPE,
+    P_PORTS,
+    P_PORTS_REUSE,
+    P_READ,
+    P_SLOW,
+    P_STALL,
+    P_UNIT,
+    P_WORDS,
+    P_WRITE,
+    Q_LAST,
+    Q_LAST_ROW,
+    Q_PORT,
+    Q_SM,
+    S_PIPE,
+    SLOW_ADVANCE,
+    TICK_BITS,
+    W_ACCOUNT,
+    W_BIT,
+    W_BULK,
+    W_BULK_CLOSED,
+    W_BULK_COUNT,
+    W_BULK_OPEN,
+    W_CLUSTER,
+    W_COPY,
+    W_COPY_CLOSED,
+    W_COPY_COUNT,
+    W_COPY_OPEN,
+    W_CTA,
+    W_DONE,
+    W_MMA,
+    W_MMA_COUNT,
+    W_MMA_GROUPS,
+    W_NEXT_OK,
+    W_OFF,
+    W_PARITY,
+    W_REASON,
+    W_ROW,
+    W_STAGE,
+    W_TCGEN05_DONE,
+    X_ADVANCE,
+    X_CAUSE,
+    X_DEPTH,
+    X_EXTRA,
+    X_ID,
+    X_TARGET,
+    X_WARPS,
+)
 from heddle.sim.core.log import record
 from heddle.sim.core.shared import close_group, issue_global, issue_shared, set_counter
 from heddle.sim.core.tensor import accumulators_active, issue_tcgen05, issue_tensor_memory, issue_wgmma
 from heddle.sim.core.wake import schedule
-
-from heddle.ir.opcodes import Unit
 from heddle.sim.result import Stall
 
 VARIABLE, SHARED, GLOBAL = int(Unit.VARIABLE), int(Unit.SHARED), int(Unit.GLOBAL)
@@ -33,14 +105,12 @@ NO_ROW = -1000  # the last instruction left nothing in the reuse cache
 MBARRIER, SEMAPHORE, SELECTED = int(Stall.MBARRIER), int(Stall.SEMAPHORE), int(Stall.SELECTED)
 
 
-@compiled
 def hold(M: State, warp: int, t: int, cycles: int, reason: int) -> None:
     """Let the warp's next instruction wait `cycles` from t, at least as long as its stall count says, for a reason."""
     M[warp + W_NEXT_OK] = max(M[warp + W_NEXT_OK], t + cycles)
     M[warp + W_REASON] = reason
 
 
-@compiled
 def take_ports(M: State, sub: int, ports: int, t: int) -> None:
     """Charge the read ports of the register banks."""
     shared = M[H_SHARE] != 0 and accumulators_active(M, M[sub + Q_SM], t)
@@ -52,7 +122,6 @@ def take_ports(M: State, sub: int, ports: int, t: int) -> None:
             M[at] = max(M[at], t << TICK_BITS) + ticks
 
 
-@compiled
 def advance_rings(M: State, P: Program, warp: int, cold: int) -> None:
     """Step the rings that the instruction advances."""
     mask = P[cold + X_ADVANCE]
@@ -66,7 +135,6 @@ def advance_rings(M: State, P: Program, warp: int, cold: int) -> None:
         M[warp + W_STAGE + ring] = stage
 
 
-@compiled
 def branch(M: State, P: Program, warp: int, row: int, cold: int, taken: bool, t: int) -> int:
     """Return the row that follows a branch."""
     if not taken:
@@ -75,7 +143,6 @@ def branch(M: State, P: Program, warp: int, row: int, cold: int, taken: bool, t:
     return int(P[cold + X_TARGET])
 
 
-@compiled
 def issue_control(M: State, P: Program, warp: int, row: int, t: int) -> int:
     """LOOP, SKIP, NEXT, EXIT: return the next row, -1 at the end of the warp."""
     unit, cold = P[row + P_UNIT], P[row + P_COLD]
@@ -89,18 +156,17 @@ def issue_control(M: State, P: Program, warp: int, row: int, t: int) -> int:
     return -1
 
 
-@compiled
 def issue_barrier(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """Barriers, mbarriers, semaphores."""
     unit, cold = P[row + P_UNIT], P[row + P_COLD]
     warps = P[cold + X_WARPS]
-    if unit == MBARRIER_ARRIVE or unit == MBARRIER_EXPECT:
+    if unit in (MBARRIER_ARRIVE, MBARRIER_EXPECT):
         if unit == MBARRIER_EXPECT:
             expect(M, P, warp, cold)
         arrive(M, P, warp, cold, t + M[H_ARRIVE], M[H_REMOTE])
     elif unit == MBARRIER_WAIT:
         hold(M, warp, t, P[cold + X_EXTRA], MBARRIER)
-    elif unit == BARRIER_SYNC or unit == BARRIER_ARRIVE:
+    elif unit in (BARRIER_SYNC, BARRIER_ARRIVE):
         place = M[warp + W_CTA] + C_NAMED + 2 * P[cold + X_ID]
         cost = M[H_NAMED] + warps * M[H_NAMED_WARP]
         meet(M, P, warp, place, warps, cost, 1 if unit == BARRIER_SYNC else 0, t)
@@ -113,7 +179,6 @@ def issue_barrier(M: State, P: Program, warp: int, row: int, t: int) -> None:
         hold(M, warp, t, M[H_NEAR], SEMAPHORE)
 
 
-@compiled
 def issue_matrix(M: State, P: Program, L: State, warp: int, row: int, t: int, own: int) -> None:
     """Warp-group and tcgen05 instructions, tensor memory."""
     unit, cold = P[row + P_UNIT], P[row + P_COLD]
@@ -133,7 +198,6 @@ def issue_matrix(M: State, P: Program, L: State, warp: int, row: int, t: int, ow
         issue_tensor_memory(M, P, warp, row, t, own)
 
 
-@compiled
 def issue_unit(M: State, P: Program, L: State, X: State, warp: int, row: int, t: int, own: int) -> int:
     """Have the effect of an instruction that is not just a pipe's; return the next row, -1 at the end of the warp."""
     unit, cold = P[row + P_UNIT], P[row + P_COLD]
@@ -143,7 +207,9 @@ def issue_unit(M: State, P: Program, L: State, X: State, warp: int, row: int, t:
         issue_global(M, P, L, X, warp, row, t)
     elif unit >= LOOP:
         return issue_control(M, P, warp, row, t)
-    elif unit == WGMMA or unit == WGMMA_ARRIVE or unit == WGMMA_COMMIT or unit == TCGEN05_MMA or unit == TCGEN05_COMMIT or unit == TMEM_LOAD or unit == TMEM_STORE:
+    elif (
+        unit in (WGMMA, WGMMA_ARRIVE, WGMMA_COMMIT, TCGEN05_MMA, TCGEN05_COMMIT, TMEM_LOAD, TMEM_STORE)
+    ):
         issue_matrix(M, P, L, warp, row, t, own)
     elif unit == BULK_LOAD:
         issue_bulk_load(M, P, L, X, warp, row, t)
@@ -155,12 +221,11 @@ def issue_unit(M: State, P: Program, L: State, X: State, warp: int, row: int, t:
         close_group(M, warp + W_BULK_COUNT, warp + W_BULK_OPEN, warp + W_BULK_CLOSED, warp + W_BULK)
     elif unit == SET_REGISTERS:
         hold(M, warp, t, P[cold + X_EXTRA], WAIT)
-    elif (unit >= MBARRIER_EXPECT and unit <= CLUSTER_SYNC) or unit == SEM_RELEASE or unit == SEM_ACQUIRE:
+    elif (unit >= MBARRIER_EXPECT and unit <= CLUSTER_SYNC) or unit in (SEM_RELEASE, SEM_ACQUIRE):
         issue_barrier(M, P, warp, row, t)
     return row + P_WORDS
 
 
-@compiled
 def issue_off(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """Issue an instruction in which this warp does not act: a slot, its stall count and its counters."""
     cold = P[row + P_COLD]
@@ -169,7 +234,6 @@ def issue_off(M: State, P: Program, warp: int, row: int, t: int) -> None:
     M[warp + W_NEXT_OK] = t + P[row + P_STALL]
 
 
-@compiled
 def issue_on(M: State, P: Program, L: State, X: State, sub: int, warp: int, row: int, t: int) -> int:
     """Issue an instruction in which this warp acts; return the next row, -1 at the end of the warp."""
     ports, own = P[row + P_PORTS], P[row + P_OWN] & 255
@@ -192,7 +256,6 @@ def issue_on(M: State, P: Program, L: State, X: State, sub: int, warp: int, row:
     return row + P_WORDS
 
 
-@compiled
 def release_counters(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """Release the counters that follow the rule of most units: write-back after the latency, operands read after 2."""
     mask = P[row + P_COUNTERS]
@@ -203,7 +266,6 @@ def release_counters(M: State, P: Program, warp: int, row: int, t: int) -> None:
         set_counter(M, warp, P[row + P_READ], cause, t + 2)
 
 
-@compiled
 def issue(M: State, P: Program, L: State, X: State, sub: int, warp: int, t: int) -> None:
     """Issue the warp's instruction in cycle t and decide when the warp is looked at next."""
     row = M[warp + W_ROW]

@@ -3,10 +3,43 @@
 from __future__ import annotations
 
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import B_CTA, B_ELEMENT, B_INDEX, C_CLUSTER, C_SM, H_LOG_COUNT, H_LOG_SMS, K_SLOT, LEVELS, LOG_BARRIER, LOG_ISSUE, L_BEGIN, L_COUNTERS, L_DETAIL, L_END, L_ITEM, L_KIND, L_PC, L_SLOT, L_SM, L_STAGE, L_WARP, L_WORDS, P_COLD, S_INDEX, W_COUNTER, W_ITEM_INDEX, W_SLOT, W_SM, W_STAGE, W_WARP, X_PC, X_STAGE_RING
+from heddle.sim.core.layout import (
+    B_CTA,
+    B_ELEMENT,
+    B_INDEX,
+    C_CLUSTER,
+    C_SM,
+    H_LOG_COUNT,
+    H_LOG_SMS,
+    K_SLOT,
+    L_BEGIN,
+    L_COUNTERS,
+    L_DETAIL,
+    L_END,
+    L_ITEM,
+    L_KIND,
+    L_PC,
+    L_SLOT,
+    L_SM,
+    L_STAGE,
+    L_WARP,
+    L_WORDS,
+    LEVELS,
+    LOG_BARRIER,
+    LOG_ISSUE,
+    P_COLD,
+    S_INDEX,
+    W_COUNTER,
+    W_ITEM_INDEX,
+    W_SLOT,
+    W_SM,
+    W_STAGE,
+    W_WARP,
+    X_PC,
+    X_STAGE_RING,
+)
 
-@compiled
+
 def record(M: State, P: Program, L: State, warp: int, row: int, kind: int, begin: int, end: int, detail: int) -> None:
     """Write one record about an instruction of a warp, if its SM is logged."""
     sm = M[M[warp + W_SM] + S_INDEX]
@@ -30,7 +63,6 @@ def record(M: State, P: Program, L: State, warp: int, row: int, kind: int, begin
         L[at + L_COUNTERS + level] = M[warp + W_COUNTER + level] if kind == LOG_ISSUE else 0
 
 
-@compiled
 def record_phase(M: State, L: State, barrier: int, t: int) -> None:
     """Write that an mbarrier completed a phase."""
     cta = M[barrier + B_CTA]

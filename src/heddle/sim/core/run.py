@@ -5,8 +5,40 @@ from __future__ import annotations
 from heddle.sim.core.conditions import grow_semaphore, release_waiters
 from heddle.sim.core.control import launch_next
 from heddle.sim.core.heap import Program, State, drop_first, next_event
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import B_ARRIVED, B_BYTES, B_COUNT, B_PARITY, EV_ARRIVE, EV_BYTES, EV_COPY, EV_LAND, EV_SEMAPHORE, E_KIND, E_ROW, E_SM, E_WHERE, H_ANCHOR_HIT, H_ERROR, H_FULL_LOG, H_HEAP, H_HEAP_COUNT, H_LIVE, H_LOG, H_LOG_CAPACITY, H_LOG_COUNT, H_NEXT, H_SM, H_SMS, H_TIME, INF, P_COLD, S_WORDS, TICK_BITS, X_BYTES, X_SHARED
+from heddle.sim.core.layout import (
+    B_ARRIVED,
+    B_BYTES,
+    B_COUNT,
+    B_PARITY,
+    E_KIND,
+    E_ROW,
+    E_SM,
+    E_WHERE,
+    EV_ARRIVE,
+    EV_BYTES,
+    EV_COPY,
+    EV_LAND,
+    EV_SEMAPHORE,
+    H_ANCHOR_HIT,
+    H_ERROR,
+    H_FULL_LOG,
+    H_HEAP,
+    H_HEAP_COUNT,
+    H_LIVE,
+    H_LOG,
+    H_LOG_CAPACITY,
+    H_LOG_COUNT,
+    H_NEXT,
+    H_SM,
+    H_SMS,
+    H_TIME,
+    INF,
+    P_COLD,
+    S_WORDS,
+    TICK_BITS,
+    X_BYTES,
+    X_SHARED,
+)
 from heddle.sim.core.log import record_phase
 from heddle.sim.core.shared import add_backlog
 from heddle.sim.core.step import step_sm
@@ -14,14 +46,12 @@ from heddle.sim.core.step import step_sm
 DONE, PAUSED, DEADLOCK, LOG_FULL, ANCHOR, BROKEN = 0, 1, 2, 3, 4, 5
 
 
-@compiled
 def arrive_bytes(M: State, P: Program, L: State, barrier: int, row: int, t: int) -> None:
     """Bytes of a bulk copy count at an mbarrier."""
     M[barrier + B_BYTES] -= P[P[row + P_COLD] + X_BYTES]
     complete_phase(M, P, L, barrier, t)
 
 
-@compiled
 def complete_phase(M: State, P: Program, L: State, barrier: int, t: int) -> None:
     """Complete the phase of an mbarrier if all arrivals and bytes are there."""
     if M[barrier + B_ARRIVED] < M[barrier + B_COUNT] or M[barrier + B_BYTES] != 0:
@@ -33,7 +63,6 @@ def complete_phase(M: State, P: Program, L: State, barrier: int, t: int) -> None
     release_waiters(M, P, barrier, t)
 
 
-@compiled
 def happen(M: State, P: Program, L: State, event: int, t: int) -> None:
     """Let the event at an address take effect."""
     kind, where, row, sm = M[event + E_KIND], M[event + E_WHERE], M[event + E_ROW], M[event + E_SM]
@@ -54,7 +83,6 @@ def happen(M: State, P: Program, L: State, event: int, t: int) -> None:
         launch_next(M, P, where, t)
 
 
-@compiled
 def next_cycle(M: State) -> int:
     """Return the next cycle in which anything can happen, INF if nothing ever will."""
     t = next_event(M)
@@ -64,7 +92,6 @@ def next_cycle(M: State) -> int:
     return int(t)
 
 
-@compiled
 def run(M: State, P: Program, L: State, X: State, until: int) -> int:
     """Simulate up to cycle `until` (excluded) and return why it stopped: DONE, PAUSED, DEADLOCK, LOG_FULL, ANCHOR, BROKEN."""
     while True:

@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
-from heddle.sim.core.heap import Program, State, post
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import C_READ, C_VISIBLE, EV_COPY, GROUPS, H_END, H_LOG, LOG_COPY, LOG_STORE, P_COLD, P_LATENCY, P_READ, P_WRITE, QUEUE_SLOTS, Q_LSU, Q_LSU_COUNT, S_BACKLOG, S_INDEX, S_LSU_FREE, S_SHARED_BYTES, TICK_BITS, W_AT_REST, W_CAUSE, W_COPY_OPEN, W_COUNTER, W_CTA, W_CTA_RANK, W_ITEM, W_ITEM_ORDINAL, W_RANK, W_SM, W_SUB, X_BASE, X_BYTES, X_CAUSE, X_CTA_PART, X_CTA_STEP, X_DURATION, X_EXTRA, X_GROUP_COPY, X_KIND, X_LEVEL, X_OFFSET, X_PART, X_PARTS, X_RANK_STRIDE, X_STEP, X_STREAM
-from heddle.sim.core.log import record
-
 from heddle.ir.opcodes import Unit
+from heddle.sim.core.heap import Program, State, post
+from heddle.sim.core.layout import (
+    C_READ,
+    C_VISIBLE,
+    EV_COPY,
+    GROUPS,
+    H_END,
+    H_LOG,
+    LOG_COPY,
+    LOG_STORE,
+    P_COLD,
+    P_LATENCY,
+    P_READ,
+    P_WRITE,
+    Q_LSU,
+    Q_LSU_COUNT,
+    QUEUE_SLOTS,
+    S_BACKLOG,
+    S_INDEX,
+    S_LSU_FREE,
+    S_SHARED_BYTES,
+    TICK_BITS,
+    W_AT_REST,
+    W_CAUSE,
+    W_COPY_OPEN,
+    W_COUNTER,
+    W_CTA,
+    W_CTA_RANK,
+    W_ITEM,
+    W_ITEM_ORDINAL,
+    W_RANK,
+    W_SM,
+    W_SUB,
+    X_BASE,
+    X_BYTES,
+    X_CAUSE,
+    X_CTA_PART,
+    X_CTA_STEP,
+    X_DURATION,
+    X_EXTRA,
+    X_GROUP_COPY,
+    X_KIND,
+    X_LEVEL,
+    X_OFFSET,
+    X_PART,
+    X_PARTS,
+    X_RANK_STRIDE,
+    X_STEP,
+    X_STREAM,
+)
+from heddle.sim.core.log import record
 from heddle.sim.core.memory import memory_access
 
 SHARED = int(Unit.SHARED)
 
 
-@compiled
 def set_counter(M: State, warp: int, counter: int, cause: int, at_rest: int) -> None:
     """Let a dependence counter be at rest from a cycle on, at the earliest."""
     if counter >= 0:
@@ -21,27 +66,23 @@ def set_counter(M: State, warp: int, counter: int, cause: int, at_rest: int) -> 
         M[warp + W_CAUSE + counter] = cause
 
 
-@compiled
 def block_of(M: State, P: Program, warp: int, cold: int) -> int:
     """Return the block of its stream that an access names."""
     block = M[M[warp + W_ITEM] + P[cold + X_BASE]] + P[cold + X_CTA_STEP] * M[warp + W_CTA_RANK]
     return int(block + step_of(M, P, warp, cold) * P[cold + X_STEP])
 
 
-@compiled
 def step_of(M: State, P: Program, warp: int, cold: int) -> int:
     """Return the loop iteration that an access belongs to."""
     return int(M[warp + W_COUNTER + P[cold + X_LEVEL]] + P[cold + X_OFFSET])
 
 
-@compiled
 def part_of(M: State, P: Program, warp: int, cold: int) -> int:
     """Return the part of the block that an access covers."""
     part = P[cold + X_PART] + P[cold + X_RANK_STRIDE] * M[warp + W_RANK]
     return int(part + P[cold + X_CTA_PART] * M[warp + W_CTA_RANK])
 
 
-@compiled
 def request(M: State, P: Program, X: State, warp: int, cold: int, t: int, leave: int) -> int:
     """Send a request of this warp to memory; it leaves the SM in cycle `leave`. Return the cycle of the answer."""
     answer = memory_access(
@@ -62,13 +103,11 @@ def request(M: State, P: Program, X: State, warp: int, cold: int, t: int, leave:
     return max(int(answer), t + 1)
 
 
-@compiled
 def add_backlog(M: State, sm: int, start: int, ticks: int) -> None:
     """Add work to the asynchronous backlog of shared memory from tick `start` on."""
     M[sm + S_BACKLOG] = max(M[sm + S_BACKLOG], start) + ticks
 
 
-@compiled
 def serve_lsu(M: State, warp: int, t: int, ticks: int) -> int:
     """Pass an access through the SM's load/store unit and return its start in ticks."""
     sm, sub = M[warp + W_SM], M[warp + W_SUB]
@@ -79,7 +118,6 @@ def serve_lsu(M: State, warp: int, t: int, ticks: int) -> int:
     return int(start)
 
 
-@compiled
 def issue_shared(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """LDS, STS, LDSM, STSM."""
     cold = P[row + P_COLD]
@@ -93,7 +131,6 @@ def issue_shared(M: State, P: Program, warp: int, row: int, t: int) -> None:
     set_counter(M, warp, P[row + P_READ], P[cold + X_CAUSE], (start >> TICK_BITS) + 2)
 
 
-@compiled
 def issue_global(M: State, P: Program, L: State, X: State, warp: int, row: int, t: int) -> None:
     """LDG, STG, RED, LDGSTS."""
     cold = P[row + P_COLD]
@@ -117,7 +154,6 @@ def issue_global(M: State, P: Program, L: State, X: State, warp: int, row: int, 
             record(M, P, L, warp, row, LOG_COPY, t, answer, M[warp + W_CTA_RANK])
 
 
-@compiled
 def close_group(M: State, count_at: int, open_at: int, closed_at: int, ring: int) -> None:
     """Close a group of asynchronous copies; the ring remembers when it and all groups before are complete."""
     M[closed_at] = max(M[closed_at], M[open_at])

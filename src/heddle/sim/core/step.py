@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
+from heddle.sim.core.bits import call_policy, ctz, top
 from heddle.sim.core.blocked import credit_blocked, ready_from
 from heddle.sim.core.conditions import wake
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.issue import issue
-from heddle.sim.core.jit import compiled, ctz, top
-from heddle.sim.core.layout import H_POLICY, INF, POLICY_GTY, POLICY_LRR, POLICY_USER, Q_BLOCKED, Q_CANDIDATES, Q_FAR, Q_FAR_NEXT, Q_INDEX, Q_LAST, Q_NEXT, Q_RING, Q_RING_USED, Q_WARPS, Q_WORDS, SUBPARTITIONS, S_QUARTERS, WAKE_SLOTS, W_WAKE, W_WORDS
-from heddle.sim.core.policy import user_choose
+from heddle.sim.core.layout import (
+    H_POLICY,
+    H_POLICY_ADDRESS,
+    INF,
+    POLICY_GTY,
+    POLICY_LRR,
+    POLICY_USER,
+    Q_BLOCKED,
+    Q_CANDIDATES,
+    Q_FAR,
+    Q_FAR_NEXT,
+    Q_INDEX,
+    Q_LAST,
+    Q_NEXT,
+    Q_RING,
+    Q_RING_USED,
+    Q_WARPS,
+    Q_WORDS,
+    S_QUARTERS,
+    SUBPARTITIONS,
+    W_WAKE,
+    W_WORDS,
+    WAKE_SLOTS,
+)
 from heddle.sim.core.wake import next_wake
-
 from heddle.sim.result import Stall
 
 NOT_SELECTED = int(Stall.NOT_SELECTED)
 
 
-@compiled
 def wake_due(M: State, P: Program, sub: int, t: int) -> None:
     """Take the warps out of the wake ring whose cycle has come."""
     slot = t & (WAKE_SLOTS - 1)
@@ -34,7 +54,6 @@ def wake_due(M: State, P: Program, sub: int, t: int) -> None:
         wake(M, P, warp, t)
 
 
-@compiled
 def take_far(M: State, sub: int, t: int) -> int:
     """Return the mask of warps beyond the ring that wake in cycle t, and take them out."""
     due = 0
@@ -53,13 +72,12 @@ def take_far(M: State, sub: int, t: int) -> int:
     return due
 
 
-@compiled
 def choose(M: State, sub: int, ready: int, t: int) -> int:
     """Pick the bit of the warp that issues, by the scheduler policy."""
     last = M[sub + Q_LAST]
     policy = M[H_POLICY]
     if policy == POLICY_USER:
-        return user_choose(ready, last, M[sub + Q_INDEX], t)
+        return call_policy(M[H_POLICY_ADDRESS], ready, last, M[sub + Q_INDEX], t)
     if policy == POLICY_LRR:
         after = ready >> (last + 1) << (last + 1)
         return ctz(after) if after != 0 else ctz(ready)
@@ -68,7 +86,6 @@ def choose(M: State, sub: int, ready: int, t: int) -> int:
     return top(ready) if policy == POLICY_GTY else ctz(ready)
 
 
-@compiled
 def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int) -> None:
     """Simulate cycle t of a subpartition in which something can happen."""
     wake_due(M, P, sub, t)
@@ -105,7 +122,6 @@ def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int
     M[sub + Q_NEXT] = min(soon, next_wake(M, sub, t))
 
 
-@compiled
 def step_sm(M: State, P: Program, L: State, X: State, sm: int, t: int) -> int:
     """Simulate cycle t of an SM and return the next cycle in which something can happen there."""
     for i in range(SUBPARTITIONS):

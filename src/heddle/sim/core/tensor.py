@@ -7,13 +7,65 @@ from __future__ import annotations
 
 from heddle.sim.core.conditions import GMMA
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.jit import compiled
-from heddle.sim.core.layout import COLLECTIVES, G_END, G_FORMED, G_START, G_WARPS, H_LOG, H_SHARE, H_SLACK, H_SWITCH, H_TAIL, LOG_COMPLETE, LOG_TENSOR, P_COLD, P_READ, P_WRITE, QUEUE_SLOTS, Q_TMEM_FREE, ST_CANDIDATE, ST_GMMA, ST_PENDING, S_ACTIVE, S_ACTIVE_HEAD, S_ACTIVE_TAIL, S_BACKLOG, S_MATRIX_BUSY, S_MATRIX_FREE, S_MATRIX_OWNER, S_RANK, S_SHARED_BYTES, S_TCGEN05, S_TCGEN05_COUNT, S_WORDS, TICK_BITS, W_ASK, W_AT_REST, W_CAUSE, W_GROUP, W_MMA_COUNT, W_MMA_COUNTERS, W_PENDING, W_PHASE, W_PHASE_REASON, W_SM, W_STATE, W_SUB, W_TCGEN05_DONE, X_BYTES, X_CAUSE, X_CTAS, X_DURATION, X_EXTRA, X_SHARED
+from heddle.sim.core.layout import (
+    COLLECTIVES,
+    G_END,
+    G_FORMED,
+    G_START,
+    G_WARPS,
+    H_LOG,
+    H_SHARE,
+    H_SLACK,
+    H_SWITCH,
+    H_TAIL,
+    LOG_COMPLETE,
+    LOG_TENSOR,
+    P_COLD,
+    P_READ,
+    P_WRITE,
+    Q_TMEM_FREE,
+    QUEUE_SLOTS,
+    S_ACTIVE,
+    S_ACTIVE_HEAD,
+    S_ACTIVE_TAIL,
+    S_BACKLOG,
+    S_MATRIX_BUSY,
+    S_MATRIX_FREE,
+    S_MATRIX_OWNER,
+    S_RANK,
+    S_SHARED_BYTES,
+    S_TCGEN05,
+    S_TCGEN05_COUNT,
+    S_WORDS,
+    ST_CANDIDATE,
+    ST_GMMA,
+    ST_PENDING,
+    TICK_BITS,
+    W_ASK,
+    W_AT_REST,
+    W_CAUSE,
+    W_GROUP,
+    W_MMA_COUNT,
+    W_MMA_COUNTERS,
+    W_PENDING,
+    W_PHASE,
+    W_PHASE_REASON,
+    W_SM,
+    W_STATE,
+    W_SUB,
+    W_TCGEN05_DONE,
+    X_BYTES,
+    X_CAUSE,
+    X_CTAS,
+    X_DURATION,
+    X_EXTRA,
+    X_SHARED,
+)
 from heddle.sim.core.log import record
 from heddle.sim.core.shared import add_backlog, set_counter
 from heddle.sim.core.wake import schedule, sleep, visit
 
-@compiled
+
 def start_matrix(M: State, sm: int, owner: int, t: int) -> int:
     """Return when the SM's matrix unit can start on work that is complete in cycle t, in ticks."""
     start = max((t + 1) << TICK_BITS, M[sm + S_MATRIX_FREE])
@@ -23,7 +75,6 @@ def start_matrix(M: State, sm: int, owner: int, t: int) -> int:
     return int(start)
 
 
-@compiled
 def occupy_matrix(M: State, P: Program, sm: int, cold: int, start: int) -> int:
     """Let the matrix unit work from tick `start`, and return when it has read its operands."""
     end = start + P[cold + X_DURATION]
@@ -34,7 +85,6 @@ def occupy_matrix(M: State, P: Program, sm: int, cold: int, start: int) -> int:
     return int(end)
 
 
-@compiled
 def mark_active(M: State, sm: int, begin: int, end: int) -> None:
     """Remember that the matrix unit works on register accumulators in the cycles begin..end-1."""
     tail = M[sm + S_ACTIVE_TAIL]
@@ -44,7 +94,6 @@ def mark_active(M: State, sm: int, begin: int, end: int) -> None:
     M[sm + S_ACTIVE_TAIL] = tail + 1
 
 
-@compiled
 def accumulators_active(M: State, sm: int, t: int) -> bool:
     """Tell whether the matrix unit works on register accumulators in cycle t; t never decreases."""
     head = M[sm + S_ACTIVE_HEAD]
@@ -58,7 +107,6 @@ def accumulators_active(M: State, sm: int, t: int) -> bool:
     return False
 
 
-@compiled
 def settle_counter(M: State, warp: int, counter: int, at_rest: int) -> None:
     """An operation that was pending on a counter now has an end."""
     if counter >= 0:
@@ -66,7 +114,6 @@ def settle_counter(M: State, warp: int, counter: int, at_rest: int) -> None:
         M[warp + W_AT_REST + counter] = max(M[warp + W_AT_REST + counter], at_rest)
 
 
-@compiled
 def form_collective(M: State, P: Program, L: State, warp: int, row: int, n: int, t: int) -> None:
     """All four warps have issued their n-th warp-group instruction: it gets its place on the matrix unit."""
     cold = P[row + P_COLD]
@@ -100,7 +147,6 @@ def form_collective(M: State, P: Program, L: State, warp: int, row: int, n: int,
         record(M, P, L, first, row, LOG_COMPLETE, complete, complete, 0)
 
 
-@compiled
 def resume_wgmma_wait(M: State, warp: int, n: int, complete: int, t: int) -> None:
     """A warp that waits for a collective that had not formed: if it is this one, its end is known now."""
     if M[warp + W_ASK] == n + 1:
@@ -109,7 +155,6 @@ def resume_wgmma_wait(M: State, warp: int, n: int, complete: int, t: int) -> Non
         sleep(M, warp, complete, t)
 
 
-@compiled
 def issue_wgmma(M: State, P: Program, L: State, warp: int, row: int, t: int) -> None:
     """HGMMA, QGMMA: the collective forms when the fourth warp of the group has issued its n-th."""
     n = M[warp + W_MMA_COUNT]
@@ -130,7 +175,6 @@ def issue_wgmma(M: State, P: Program, L: State, warp: int, row: int, t: int) -> 
     form_collective(M, P, L, warp, row, n, t)
 
 
-@compiled
 def issue_tcgen05(M: State, P: Program, L: State, warp: int, row: int, t: int) -> None:
     """UTCHMMA, UTCQMMA: on the SM's matrix unit, or on those of both SMs of a pair."""
     cold = P[row + P_COLD]
@@ -154,7 +198,6 @@ def issue_tcgen05(M: State, P: Program, L: State, warp: int, row: int, t: int) -
         record(M, P, L, warp, row, LOG_COMPLETE, complete, complete, 0)
 
 
-@compiled
 def issue_tensor_memory(M: State, P: Program, warp: int, row: int, t: int, own: int) -> None:
     """LDTM, STTM: the tensor-memory port of the subpartition."""
     cold = P[row + P_COLD]

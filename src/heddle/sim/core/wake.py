@@ -7,11 +7,36 @@ later are in one mask with the earliest of their cycles.
 from __future__ import annotations
 
 from heddle.sim.core.accounting import own_ready
+from heddle.sim.core.bits import ctz
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.jit import compiled, ctz
-from heddle.sim.core.layout import H_NEXT, INF, P_SLOW, Q_CANDIDATES, Q_FAR, Q_FAR_NEXT, Q_NEXT, Q_RING, Q_RING_USED, Q_SM, SLOW_CONDITION, ST_BARRIER, ST_CANDIDATE, ST_PENDING, ST_TIMED, S_INDEX, WAKE_SLOTS, W_BIT, W_DONE, W_NEXT_OK, W_ROW, W_STATE, W_SUB, W_WAKE
+from heddle.sim.core.layout import (
+    H_NEXT,
+    INF,
+    P_SLOW,
+    Q_CANDIDATES,
+    Q_FAR,
+    Q_FAR_NEXT,
+    Q_NEXT,
+    Q_RING,
+    Q_RING_USED,
+    Q_SM,
+    S_INDEX,
+    SLOW_CONDITION,
+    ST_BARRIER,
+    ST_CANDIDATE,
+    ST_PENDING,
+    ST_TIMED,
+    W_BIT,
+    W_DONE,
+    W_NEXT_OK,
+    W_ROW,
+    W_STATE,
+    W_SUB,
+    W_WAKE,
+    WAKE_SLOTS,
+)
 
-@compiled
+
 def visit(M: State, sub: int, t: int) -> None:
     """See to it that the subpartition is looked at in cycle t."""
     if M[sub + Q_NEXT] > t:
@@ -21,7 +46,6 @@ def visit(M: State, sub: int, t: int) -> None:
             M[at] = t
 
 
-@compiled
 def sleep(M: State, warp: int, wake: int, now: int) -> None:
     """Wake the warp in cycle `wake`, which has not been looked at yet."""
     sub = M[warp + W_SUB]
@@ -38,7 +62,6 @@ def sleep(M: State, warp: int, wake: int, now: int) -> None:
     visit(M, sub, wake)
 
 
-@compiled
 def make_candidate(M: State, warp: int, t: int) -> None:
     """Conditions a to d hold from cycle t on."""
     sub = M[warp + W_SUB]
@@ -47,7 +70,6 @@ def make_candidate(M: State, warp: int, t: int) -> None:
     visit(M, sub, t)
 
 
-@compiled
 def schedule(M: State, P: Program, warp: int, t: int) -> None:
     """Decide in cycle t when the warp is looked at next; its conditions a to c cannot hold before t + 1."""
     ready = own_ready(M, P, warp)
@@ -59,7 +81,6 @@ def schedule(M: State, P: Program, warp: int, t: int) -> None:
         sleep(M, warp, max(ready, t + 1), t)
 
 
-@compiled
 def next_wake(M: State, sub: int, t: int) -> int:
     """Return the next cycle after t in which a warp of the subpartition wakes, INF if none."""
     used = M[sub + Q_RING_USED]

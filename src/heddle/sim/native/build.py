@@ -1,0 +1,146 @@
+"""Compile a set of functions and all that they call into one module of machine code, and call it from Python.
+
+The machine code is kept on disk under a hash of the sources, the processor and the versions, beside the package or in the
+user's cache directory. A changed source file, processor or library compiles anew.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+
+from heddle.sim.native.expressions import INTRINSICS
+from heddle.sim.native.source import Source, plain, read, symbol_of
+from heddle.sim.native.statements import Statements
+
+OPTIMIZATION = 3
+DECLARATIONS = [
+    *(f"declare i64 @{name}(i64, i64)" for name in INTRINSICS.values()),
+    "declare i64 @llvm.cttz.i64(i64, i1)",
+    "declare i64 @llvm.ctlz.i64(i64, i1)",
+]
+
+
+class NativeFunction:
+    """A compiled function; int64 arrays are passed by address, everything else as an integer."""
+
+    def __init__(self, engine: Any, name: str, source: Source) -> None:
+        self._engine = engine  # owns the machine code
+        address = engine.get_function_address(name)
+        kinds = [ctypes.c_void_p if array else ctypes.c_int64 for _, array in source.parameters]
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int64 if source.results else None, *kinds)(address)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it. The global interpreter lock is released meanwhile."""
+        return self._call(*(_plain_argument(argument) for argument in arguments))
+
+
+def _plain_argument(argument: Any) -> int:
+    if isinstance(argument, np.ndarray):
+        if argument.dtype != np.int64 or not argument.flags.c_contiguous:
+            raise TypeError(f"an array of {argument.dtype}; compiled functions take contiguous int64")
+        return int(argument.__array_interface__["data"][0])
+    return int(argument)
+
+
+def module_text(entries: Sequence[Callable[..., Any]]) -> str:
+    """Return the LLVM text of the entries and everything that they call."""
+    exported = {symbol_of(function) for entry in entries if (function := plain(entry)) is not None}
+    waiting = [function for entry in entries if (function := plain(entry)) is not None]
+    texts: dict[str, str] = {}
+    while waiting:
+        function = waiting.pop()
+        if symbol_of(function) in texts:
+            continue
+        statements = Statements(read(function))
+        texts[symbol_of(function)] = statements.function(exported=symbol_of(function) in exported)
+        waiting.extend(statements.expressions.called.values())
+    return "\n\n".join([*DECLARATIONS, *(texts[name] for name in sorted(texts))])
+
+
+def _target_machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=OPTIMIZATION,
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def compile_object(text: str, machine: Any) -> bytes:
+    """Optimize LLVM text and return it as an object file."""
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=OPTIMIZATION)
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+def cache_directories() -> list[Path]:
+    """Return where compiled code may be kept, best first: beside the package, then the user's cache directory."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return [Path(__file__).parent / "__pycache__", Path(home) / "heddle"]
+
+
+def _key(sources: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted({*sources, *Path(__file__).parent.glob("*.py")}):
+        digest.update(path.name.encode() + path.read_bytes())
+    versions = f"{sys.version_info[:2]} {llvmlite.__version__} {llvm.get_host_cpu_name()}"
+    digest.update(f"{versions} {llvm.get_host_cpu_features().flatten()}".encode())
+    return digest.hexdigest()[:24]
+
+
+def _load(name: str) -> bytes | None:
+    for directory in cache_directories():
+        try:
+            return (directory / name).read_bytes()
+        except OSError:
+            continue
+    return None
+
+
+def _save(name: str, code: bytes) -> None:
+    """Write atomically into the first directory that can be written; without one, compile again next time."""
+    for directory in cache_directories():
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            temporary = directory / f"{name}.{os.getpid()}"
+            temporary.write_bytes(code)
+            temporary.replace(directory / name)
+            return
+        except OSError:
+            continue
+
+
+def build_unit(name: str, entries: Sequence[Callable[..., Any]], sources: Sequence[Path]) -> dict[str, NativeFunction]:
+    """Compile `entries`, or load them from the cache, and return them by name; `sources` are the files whose change makes the cache stale."""
+    machine = _target_machine()
+    file = f"{name}-{_key(sources)}.o"
+    code = _load(file)
+    if code is None:
+        code = compile_object(module_text(entries), machine)
+        _save(file, code)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    functions = {}
+    for entry in entries:
+        function = plain(entry)
+        assert function is not None
+        functions[function.__name__] = NativeFunction(engine, symbol_of(function), read(function))
+    return functions

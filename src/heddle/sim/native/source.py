@@ -1,0 +1,73 @@
+"""Find functions by what they call, and read them as syntax trees with their parameter types."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from heddle.errors import InternalError
+
+ARRAYS = ("State", "Program", "Buffer", "Array")  # names of the array type in annotations
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One function: its name in the module, its tree, the names that it can see, and its types."""
+
+    symbol: str
+    tree: ast.FunctionDef
+    names: dict[str, Any]
+    parameters: tuple[tuple[str, bool], ...]  # name, whether it is an array
+    results: int  # integers returned: 0, 1 or more (a tuple)
+    file: str
+    first_line: int
+
+    def error(self, node: ast.AST, message: str) -> InternalError:
+        """Return the error for a construct that the compiler does not know."""
+        line = self.first_line + getattr(node, "lineno", 1) - 1
+        return InternalError(f"{self.file}:{line}: {message}")
+
+
+def plain(function: Callable[..., Any]) -> FunctionType | None:
+    """Return the Python function behind a function or a Numba dispatcher, None for anything else."""
+    function = getattr(function, "py_func", function)
+    return function if isinstance(function, FunctionType) else None
+
+
+def symbol_of(function: FunctionType) -> str:
+    """Return the name of a function in the compiled module."""
+    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+
+
+def _results(annotation: ast.expr | None) -> int:
+    """Return how many integers a return annotation stands for."""
+    if annotation is None or (isinstance(annotation, ast.Constant) and annotation.value is None):
+        return 0
+    if isinstance(annotation, ast.Subscript) and isinstance(annotation.slice, ast.Tuple):
+        return len(annotation.slice.elts)
+    return 1
+
+
+def _is_array(annotation: ast.expr | None) -> bool:
+    return isinstance(annotation, ast.Name) and annotation.id in ARRAYS
+
+
+def read(function: FunctionType) -> Source:
+    """Read a function."""
+    lines, first_line = inspect.getsourcelines(function)
+    (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
+    assert isinstance(tree, ast.FunctionDef)
+    return Source(
+        symbol=symbol_of(function),
+        tree=tree,
+        names=function.__globals__,
+        parameters=tuple((argument.arg, _is_array(argument.annotation)) for argument in tree.args.args),
+        results=_results(tree.returns),
+        file=inspect.getsourcefile(function) or "?",
+        first_line=first_line,
+    )
