@@ -63,7 +63,7 @@ def load_latency(condition: Condition, level: Level, memory: Literal["l2", "dram
     return cycles_each(_chip(condition, "warm" if memory == "l2" else "cold"), body, setup, steps)
 
 
-def _traffic(loads: int, stores: int, warps: int, count: int) -> list[Instruction]:
+def _traffic(loads: int, stores: int, warps: int, count: int, level: int) -> list[Instruction]:
     """Return a loop of `count` passes: UNROLL wide loads of each input, then as many stores, results awaited in
     between.
     """
@@ -78,7 +78,7 @@ def _traffic(loads: int, stores: int, warps: int, count: int) -> list[Instructio
         ref = StreamRef(name=f"s{i}", parts=warps, part_by_rank=True)
         body.append(Instruction(op="STG", src=(Register(2), Register(8 + 4 * i, 4)), bytes=WIDE, stream=ref,
                                 control=waiting(i % 4, read=5)))  # fmt: skip
-    body.append(Instruction(op="LOOP", target=0, level=0, count=Count(value=count), control=waiting(0, 1, 2, 3)))
+    body.append(Instruction(op="LOOP", target=0, level=level, count=Count(value=count), control=waiting(0, 1, 2, 3)))
     return body
 
 
@@ -88,14 +88,18 @@ def chip_bandwidth(
     loads: int = 1,
     stores: int = 0,
     warps: int = 32,
-    passes: tuple[int, int] = (8, 24),
+    passes: tuple[int, int] = (4, 12),
 ) -> float:
-    """TB/s of all SMs streaming through distinct addresses: `loads` arrays read, `stores` arrays written."""
+    """TB/s of all SMs: `loads` arrays read, `stores` arrays written.
+
+    From DRAM, every address is new; from L2, each warp reads the same UNROLL lines again and again.
+    """
     machine = condition.machine
+    level = 0 if memory == "dram" else 1  # streams advance with the counter of level 0
     if memory == "dram":  # a small L2, so that written data leave it during the run
         machine = machine.replace(l2_bytes=4 << 20)
     block = warps * WIDE
-    each = UNROLL * max(passes)
+    each = UNROLL * max(passes) if memory == "dram" else UNROLL
     names = [*"xyz"[:loads], *(["s"] if stores else [])]
     streams = tuple(
         _stream(f"{name}{i}", "store" if name == "s" else "load", each * machine.sms, block, base=f"b{i}", step=UNROLL)
@@ -110,7 +114,7 @@ def chip_bandwidth(
         items=[[sm * each + i for i in range(UNROLL)] for sm in range(machine.sms)],
     )
     run = dataclasses.replace(_chip(condition, "warm" if memory == "l2" else "cold"), machine=machine)
-    step = cycles_each(run, lambda n: _traffic(loads, stores, warps, n), setup, passes)
+    step = cycles_each(run, lambda n: _traffic(loads, stores, warps, n, level), setup, passes)
     bytes_ = (loads + stores) * UNROLL * block * machine.sms
     return bytes_ / step * condition.clock_mhz * 1e6 / 1e12
 

@@ -59,6 +59,11 @@ def _body(condition: Condition, loads: int, stores: int, warps: int) -> list[Ins
     return body
 
 
+def _blocks(item: int, arrays: int) -> list[int]:
+    """Return a CTA's block in each array: neighbours swap, so that arrays do not agree on the partition of L2."""
+    return [item ^ ((item >> (array + 1)) & 1) for array in range(arrays)]
+
+
 def stream_bandwidth(
     condition: Condition, kernel: str, threads: int, ctas: int, rounds: tuple[int, int] = (12, 36)
 ) -> float:
@@ -82,10 +87,11 @@ def stream_bandwidth(
             ),
             streams=tuple(
                 Stream(name=name, tensor=name, direction="store" if name == "store" else "load", blocks=blocks,
-                       block_bytes=block, base="base")
+                       block_bytes=block, base=f"base_{name}")
                 for name in names
             ),
-            items=[[i] for i in range(machine.sms * ctas * count)],
+            attributes=tuple(f"base_{name}" for name in names),
+            items=[_blocks(i, len(names)) for i in range(machine.sms * ctas * count)],
         )  # fmt: skip
         return cycles(run, _body(condition, loads, stores, warps), setup)
 

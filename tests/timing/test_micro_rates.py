@@ -1,0 +1,68 @@
+"""Does the engine reproduce microbenchmarks of one SM? The whole suite: `make slow`, `heddle validate --suite micro`."""
+
+import dataclasses
+
+import pytest
+
+from heddle.machine import machine
+from heddle.study.micro import MicroRow, micro_rows, run_micro, run_row
+
+EXACT = 0.5  # cycles: of rows whose measured value is a whole number
+WITHIN = 1.0  # cycles: tcgen05, measured to a tenth
+
+
+def rows(gpu: str, start: str) -> list[MicroRow]:
+    """Return the rows of a GPU whose id begins so."""
+    return [row for row in micro_rows(gpu) if row.id.startswith(f"{gpu}-{start}")]
+
+
+@pytest.mark.parametrize("row", rows("h100", "wgmma-ss") + rows("h100", "wgmma-rs"), ids=lambda row: row.id)
+def test_wgmma_is_exact(row: MicroRow) -> None:
+    assert run_row(row).simulated == pytest.approx(row.measured, abs=EXACT)
+
+
+def follows_the_formula(row: MicroRow) -> bool:
+    """Tell whether the published formula itself is within a cycle: not in pairs of CTAs with N up to 96."""
+    return row.params["ctas"] == 1 or row.params["n"] > 96 or row.params["form"] == "ts"
+
+
+TCGEN05 = [row for row in rows("b200", "tcgen05") if row.probe == "tcgen05_cycles"]
+
+
+@pytest.mark.parametrize("row", [row for row in TCGEN05 if follows_the_formula(row)], ids=lambda row: row.id)
+def test_tcgen05_is_within_a_cycle(row: MicroRow) -> None:
+    assert run_row(row).simulated == pytest.approx(row.measured, abs=WITHIN)
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100", "b200"])
+@pytest.mark.parametrize("conflicts", [1, 2])
+def test_bank_conflicts_add_whole_cycles(gpu: str, conflicts: int) -> None:
+    (row,) = rows(gpu, f"bank-conflict-{conflicts}")
+    assert run_row(row).simulated == conflicts
+
+
+@pytest.mark.parametrize("row", rows("a100", "l2") + rows("a100", "dram-latency"), ids=lambda row: row.id)
+def test_memory_latency(row: MicroRow) -> None:
+    if row.probe == "load_latency":
+        assert abs(run_row(row).error) < 0.03
+
+
+def test_a_slower_pipe_shows() -> None:
+    (row,) = rows("a100", "mufu-rate")
+    halved = machine("a100").replace(ops={"MUFU": {"initiation_cycles": 16}})
+    slow = run_row(dataclasses.replace(row, board={"ops": {"MUFU": {"initiation_cycles": 16}}}))
+    assert halved.ops["MUFU"].initiation_cycles == 16
+    assert slow.simulated == pytest.approx(row.measured / 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ["a100", "h100", "b200"])
+def test_the_suite_agrees_to_three_per_cent(gpu: str) -> None:
+    assert run_micro(gpu).mean_abs_error <= 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ["a100", "h100", "b200", "h200"])
+def test_rows_beyond_ten_per_cent_give_a_reason(gpu: str) -> None:
+    beyond = [result.row.id for result in run_micro(gpu).judged if abs(result.error) > 0.10 and not result.row.reason]
+    assert beyond == []
