@@ -57,13 +57,18 @@ class Validation:
             "cases": [outcome.as_row() for outcome in self.outcomes],
             **{name: total.get(name) for name in ("mean_abs_error", "max_abs_error", "bias", "pearson")},
             "groups": [{"gpu": gpu, "group": name, **summary.as_row()} for gpu, name, summary in self.groups()],
-            "worst": [_worst_row(outcome) for outcome in worst(self.outcomes)],
+            "worst": [
+                _worst_row(outcome)
+                for of_gpu in grouped(self.outcomes, lambda o: o.case.gpu).values()
+                for outcome in worst(of_gpu)
+            ],
             "not_modelled": [_absent_row(absent) for absent in self.not_modelled],
         }
 
 
 def _worst_row(outcome: Outcome) -> dict[str, Any]:
-    return {"case_id": outcome.case.case_id, "error": outcome.error, "reason": reason(outcome)}
+    case = outcome.case
+    return {"case_id": case.case_id, "gpu": case.gpu, "error": outcome.error, "reason": reason(outcome)}
 
 
 def _absent_row(absent: NotModelled) -> dict[str, Any]:
