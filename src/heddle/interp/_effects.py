@@ -15,7 +15,7 @@ from heddle.interp._clocks import Knowledge
 from heddle.interp._events import ASYNCHRONOUS_UNITS
 from heddle.interp._warps import Cta, Warp
 from heddle.interp.hazards import HazardList, History, Mode, Site, Touch
-from heddle.ir.opcodes import OPCODES
+from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Access, DataObject, Effect, WarpProgram
 
 _OVERWRITE_FIRST = 2  # params["accumulate"]: overwrite when the loop counter is zero
@@ -38,6 +38,7 @@ class Doing:
     value: int
     chain: bool = False
     proxy: bool = False
+    values: Values | None = None  # of a store whose registers were read at issue
     landed: int = 0  # CTAs that a multicast has reached
     visible: int = 0  # of a matrix instruction: when its result may be read (0: at `end`)
 
@@ -72,6 +73,10 @@ class Effects:
             raise InternalError(f"unknown effect {doing.effect.kind!r}; known: {', '.join(sorted(self.kinds))}")
         kind(doing)
 
+    def take(self, doing: Doing) -> None:
+        """Read the registers of a store at its issue: packed copies of them are what the store reads later."""
+        doing.values = self._read(doing, doing.effect.reads[0], doing.warp.cta).copy()
+
     def land(self, doing: Doing, receiver: Cta) -> None:
         """Perform a copy whose destination is in another CTA of the cluster (multicast)."""
         values = self._read(doing, doing.effect.reads[0], doing.warp.cta)
@@ -80,11 +85,16 @@ class Effects:
     # kinds
 
     def _copy(self, doing: Doing) -> None:
-        values = self._read(doing, doing.effect.reads[0], doing.warp.cta)
+        values = self._source(doing)
         self._write(doing, doing.effect.writes[0], doing.warp.cta, values, exact=self._same_type(doing.effect))
 
+    def _source(self, doing: Doing) -> Values:
+        if doing.values is not None:
+            return doing.values
+        return self._read(doing, doing.effect.reads[0], doing.warp.cta)
+
     def _reduce(self, doing: Doing) -> None:
-        values = self._read(doing, doing.effect.reads[0], doing.warp.cta)
+        values = self._source(doing)
         self._write(doing, doing.effect.writes[0], doing.warp.cta, values, mode="reduce")
 
     def _fill(self, doing: Doing) -> None:
@@ -250,7 +260,9 @@ def _private_objects(program: WarpProgram) -> frozenset[str]:
     """Return register objects that no asynchronous unit touches: the program order of their warp is all they need."""
     registers = {o.name for o in program.objects if o.space == "register" and o.scope != "cluster"}
     for instruction in program.instructions:
-        if instruction.effect is not None and OPCODES[instruction.op].unit in ASYNCHRONOUS_UNITS:
+        unit = OPCODES[instruction.op].unit
+        if instruction.effect is not None and unit in ASYNCHRONOUS_UNITS:
             effect = program.effects[instruction.effect]
-            registers -= {access.object for access in (*effect.reads, *effect.writes)}
+            touched = effect.writes if unit is Unit.GLOBAL else (*effect.reads, *effect.writes)
+            registers -= {access.object for access in touched}
     return frozenset(registers)

@@ -15,6 +15,7 @@ from heddle.interp._effects import Doing, Effects
 from heddle.interp._events import ASYNCHRONOUS_UNITS, WARPS_PER_GROUP, completion_cycles
 from heddle.interp._sync import Meetings, PhaseBarriers, Semaphores
 from heddle.interp._warps import Cta, House, Warp
+from heddle.interp.hazards import Site
 from heddle.ir.opcodes import Unit
 from heddle.ir.warp import Effect, Instruction, WarpProgram
 from heddle.sim.result import EventKind
@@ -56,7 +57,7 @@ class Replay:
             Unit.TCGEN05_COMMIT: self._tcgen05_commit,
             Unit.SEM_RELEASE: lambda warp, i, d: self.semaphores.release(warp, i, d.item),
             Unit.SEM_ACQUIRE: lambda warp, i, d: self.semaphores.acquire(warp, i, d.item),
-            Unit.EXIT: lambda warp, _i, _d: self.house.exit(warp),
+            Unit.EXIT: lambda warp, _i, d: self._exit(warp, d),
         }
 
     def run(self, events: NDArray[Any]) -> None:
@@ -129,6 +130,8 @@ class Replay:
             warp.copies.issued += 1
             doing.component = self.layout.of_warp(warp.cta.rank, warp.index, Source.COPY_GROUPS)
             doing.value = warp.copies.issued
+        elif instruction.op != "LDG" and instruction.effect is not None:
+            self.effects.take(doing)
         self._await(doing)
 
     def _bulk_load(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
@@ -137,6 +140,7 @@ class Replay:
 
     def _bulk_store(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
         warp.bulk.issued += 1
+        warp.last_bulk_store = doing.pc
         doing.proxy = True
         doing.component = self.layout.of_warp(warp.cta.rank, warp.index, Source.BULK_GROUPS)
         doing.value = warp.bulk.issued
@@ -163,6 +167,15 @@ class Replay:
         knowledge = warp.release().copy()
         knowledge.learn(self.layout.of_warp(warp.cta.rank, warp.index, Source.MATRIX), warp.matrix.issued)
         self.phases.arrive(warp, instruction, knowledge)
+
+    def _exit(self, warp: Warp, doing: Doing) -> None:
+        component = self.layout.of_warp(warp.cta.rank, warp.index, Source.BULK_GROUPS)
+        if warp.last_bulk_store >= 0 and not warp.knowledge.knows(warp.cta.cluster.number, component, warp.bulk.issued):
+            effect = self.program.instructions[warp.last_bulk_store].effect
+            label = self.program.effects[effect].reads[0].object if effect is not None else "shared memory"
+            site = Site(doing.pc, warp.cta.sm, warp.cta.slot, warp.index)
+            self.effects.hazards.unfinished(label, warp.last_bulk_store, site, doing.begin)
+        self.house.exit(warp)
 
     def _await(self, doing: Doing) -> None:
         cta = doing.warp.cta

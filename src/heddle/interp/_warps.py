@@ -81,6 +81,7 @@ class Warp:
     bulk: Groups = field(default_factory=Groups)
     matrix: Groups = field(default_factory=Groups)
     fenced_cycle: int = -1  # of its last FENCE
+    last_bulk_store: int = -1  # its pc
 
     @property
     def rank(self) -> int:

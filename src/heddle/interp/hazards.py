@@ -134,6 +134,20 @@ class HazardList:
         text = f"hazard: {kind} {_region(array, touch.box)} of an array of {shape}: {self._made(touch)}"
         self._add((kind, array.description.name, touch.site.pc), kind, array, text, (touch,))
 
+    def unfinished(self, label: str, store_pc: int, exit_site: Site, cycle: int) -> None:
+        """Report a warp that ends without having waited for its bulk stores to read shared memory."""
+        kind = "exit during bulk store"
+        if (key := (kind, label, store_pc, exit_site.pc)) in self.found:
+            self.found[key].times += 1
+            return
+        text = (
+            f"hazard: {kind} from {label}: issued by {self._place(store_pc)}, exit at {self._place(exit_site.pc)}"
+            f" (SM {exit_site.sm}, slot {exit_site.slot}, warp {exit_site.warp}, cycle {cycle});"
+            " wait for the store's reads before the end, shared memory is given away there"
+        )
+        lines = (self._place(store_pc), self._place(exit_site.pc))
+        self.found[key] = Hazard(kind, label, text, lines, cycle)
+
     def missing_fence(self, array: TileArray, old: Touch, new: Touch) -> None:
         """Report a shared store that an asynchronous unit reads without a proxy fence between."""
         kind = "no fence before asynchronous read of"

@@ -247,7 +247,8 @@ class Effect:
     one copy a CTA (scope "cta"); an access selects the part of one warp by its rank. Matrix fragments have scope
     "warp". Kinds: copy: writes[0] = reads[0] at issue (ldmatrix, stores to shared, tensor-memory loads, cast);
     copy_async: the same, but the write lands when the engine says (bulk copy: at R in every CTA if params["ctas"] > 1;
-    cp.async: at R); store, reduce: global = or += reads[0], read when the engine says the source is read; mma:
+    cp.async: at R); store, reduce: global = or += reads[0] when the engine says that the source is read (registers are
+    taken at issue: what a store reads later is packed copies of them, which its read barrier guards); mma:
     writes[0] (+)= reads[0] @ reads[1].T, both [rows, k]; operands are read between start and completion. params of
     mma: "accumulate": 1, 0 (overwrite) or 2 (overwrite if counter[params["level"]] == 0); "ctas" 2: reads[1] is
     stacked from the CTAs of the pair, each CTA accumulating its own rows. A warp-group instruction (HGMMA) carries the
