@@ -1,0 +1,65 @@
+"""Does the representative mode agree with the whole chip?"""
+
+import pytest
+
+from heddle.machine import Machine
+from heddle.sim import simulate
+from heddle.sim.result import SimResult
+from memory_cases import CLOCK_MHZ, machine
+from memory_ring_gemm import ring_gemm
+
+AGREEMENT = 0.02
+
+
+def small_chip(**changes: object) -> Machine:
+    """Return eight SMs with their share of an H100's L2 and DRAM."""
+    shares = {"sms": 8, "dram_gbytes_per_s": 188.0, "dram_channels": 5, "l2_bytes": 8_000_000}
+    return machine("h100", **{**shares, **changes})
+
+
+def both_modes(m: Machine, l2_state: str, **program: object) -> tuple[SimResult, SimResult]:
+    p = ring_gemm(**program)
+    return tuple(
+        simulate(p, m, mode=mode, clock_mhz=CLOCK_MHZ, l2_state=l2_state) for mode in ("chip", "representative")
+    )
+
+
+@pytest.mark.parametrize("l2_state", ["warm", "cold", "flushed"])
+@pytest.mark.parametrize(
+    ("changes", "program"),
+    [
+        ({}, {"n": 128}),
+        ({}, {"n": 256, "stages": 3}),
+        ({}, {"n": 64, "groups": 1, "stages": 6}),
+        ({}, {"n": 128, "grid": 3}),
+        ({"l2_bytes_per_cycle_per_sm": 75.0}, {"n": 128, "schedule": "launch"}),
+        ({"l2_bytes_per_cycle_per_sm": 20.0}, {"n": 128}),
+        ({"dram_gbytes_per_s": 60.0}, {"n": 128}),
+    ],
+)
+def test_cycles_agree(l2_state: str, changes: dict[str, object], program: dict[str, object]) -> None:
+    size = {"m_tiles": 5, "n_tiles": 6, "k_steps": 24, "grid": 8, **program}
+    chip, representative = both_modes(small_chip(**changes), l2_state, **size)
+    assert representative.cycles == pytest.approx(chip.cycles, rel=AGREEMENT)
+
+
+def test_traffic_is_that_of_the_chip() -> None:
+    chip, representative = both_modes(small_chip(), "cold", m_tiles=4, n_tiles=6, k_steps=16, grid=8)
+    for name in ("l2_read_bytes", "l2_write_bytes", "dram_read_bytes", "dram_write_bytes"):
+        assert getattr(representative, name) == getattr(chip, name), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("l2_state", ["warm", "flushed"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        {"n": 128, "m_tiles": 16, "n_tiles": 18},
+        {"n": 256, "stages": 3, "m_tiles": 16, "n_tiles": 18},
+        {"n": 64, "stages": 6, "m_tiles": 32, "n_tiles": 32},
+        {"n": 128, "m_tiles": 10, "n_tiles": 10},
+    ],
+)
+def test_cycles_agree_on_all_sms_of_an_h100(l2_state: str, program: dict[str, object]) -> None:
+    chip, representative = both_modes(machine("h100"), l2_state, k_steps=24, grid=132, **program)
+    assert representative.cycles == pytest.approx(chip.cycles, rel=AGREEMENT)
