@@ -1,4 +1,4 @@
-"""A warp-specialised GEMM as a warp program: a producer warp with bulk copies, warp groups with wgmma, a ring between."""
+"""A warp-specialised GEMM as a warp program: a producer warp with bulk copies, wgmma warp groups, a ring between."""
 
 from __future__ import annotations
 
