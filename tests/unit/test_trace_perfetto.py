@@ -81,6 +81,16 @@ def test_logged_waits_are_drawn_with_their_reason(tmp_path: Path) -> None:
     assert names == ["wait: gmma"]
 
 
+def test_gaps_without_a_log_get_the_reason_of_their_instructions(tmp_path: Path) -> None:
+    tracks, _ = traced(tmp_path)
+    pieces = tracks["SM 0", "consumer", "warp 0"].slices
+    gaps = {p.name for p in pieces if p.name.startswith("wait")}
+    assert {"wait: gmma", "wait: mbarrier"} <= gaps
+    last = max((p for p in pieces if p.name == "wait: gmma"), key=lambda p: p.begin)
+    issue = next(p for p in pieces if p.details.get("pc") == tiny.MMA_WAIT and p.begin == last.end)
+    assert issue.name == "WARPGROUP.DEPBAR"
+
+
 def test_the_file_says_what_it_leaves_out(tmp_path: Path) -> None:
     tracks, about = traced(tmp_path, cycles=100)
     assert about["cycles shown"] == f"0 to 100 of {tiny.result(tiny.run()).cycles}"

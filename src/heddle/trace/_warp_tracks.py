@@ -13,17 +13,7 @@ from heddle.ir.warp import WarpProgram
 from heddle.metrics.stalls import stall_name
 from heddle.sim.result import EventKind, Stall
 from heddle.trace._slices import Detail, Slice, Track
-
-# What a gap before an instruction is called when the log holds no reason: the condition of the instruction's unit.
-_LIKELY = {
-    Unit.MBARRIER_WAIT: Stall.MBARRIER,
-    Unit.WGMMA_WAIT: Stall.GMMA,
-    Unit.WGMMA: Stall.GMMA,
-    Unit.TCGEN05_MMA: Stall.GMMA,
-    Unit.GROUP_WAIT: Stall.LONG_SCOREBOARD,
-    Unit.BULK_WAIT: Stall.DRAIN,
-    Unit.SEM_ACQUIRE: Stall.SEMAPHORE,
-}
+from heddle.trace._wait_reasons import WaitReasons
 
 
 def warp_tracks(events: NDArray[Any], program: WarpProgram, sm_name: str, slots: int) -> list[Track]:
@@ -48,6 +38,7 @@ def warp_slices(events: NDArray[Any], program: WarpProgram) -> list[Slice]:
     issues = events[events["kind"] == EventKind.ISSUE]
     issues = issues[np.argsort(issues["begin"], kind="stable")]
     waits = _waits_by_pc(events[events["kind"] == EventKind.WAIT])
+    reasons = WaitReasons(program)
     slices: list[Slice] = []
     run: list[Slice] = []
     label, run_begin, last_end = "", 0, -1
@@ -60,7 +51,8 @@ def warp_slices(events: NDArray[Any], program: WarpProgram) -> list[Slice]:
             slices += [Slice(run_begin, last_end, label), *run]
             run, run_begin = [], last_end
         label = name
-        run += _gap(last_end, begin, pc, waits, program)
+        run += _logged(last_end, begin, waits.get(pc, [])) if waits else reasons.gap(last_end, begin, pc)
+        reasons.issued(pc)
         run.append(Slice(begin, begin + 1, program.instructions[pc].op, _details(record, program)))
         last_end = begin + 1
         if OPCODES[program.instructions[pc].op].unit is Unit.EXIT:
@@ -91,17 +83,9 @@ def _waits_by_pc(waits: NDArray[Any]) -> dict[int, list[tuple[int, int, int]]]:
     return by_pc
 
 
-def _gap(
-    begin: int, end: int, pc: int, waits: dict[int, list[tuple[int, int, int]]], program: WarpProgram
-) -> Iterator[Slice]:
-    """Explain the cycles between two issues: logged reasons, else the likely reason of the instruction's unit."""
-    if begin >= end:
-        return
-    if not waits:
-        likely = _LIKELY.get(OPCODES[program.instructions[pc].op].unit)
-        yield Slice(begin, end, f"wait: {stall_name(likely)} (inferred)" if likely else "wait")
-        return
-    for first, last, reason in waits.get(pc, ()):
+def _logged(begin: int, end: int, waits: list[tuple[int, int, int]]) -> Iterator[Slice]:
+    """Yield the logged waits that lie between two issues."""
+    for first, last, reason in waits:
         if first >= begin and last <= end:
             yield Slice(first, last, f"wait: {stall_name(Stall(reason))}")
 
