@@ -1,4 +1,4 @@
-"""Does the engine reproduce microbenchmarks of one SM? The whole suite: `make slow`, `heddle validate --suite micro`."""
+"""Does the engine reproduce microbenchmarks? The whole suite: `make slow`, or `heddle validate --suite micro`."""
 
 import dataclasses
 

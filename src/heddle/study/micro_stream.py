@@ -65,7 +65,7 @@ def _blocks(item: int, arrays: int) -> list[int]:
 
 
 def stream_bandwidth(
-    condition: Condition, kernel: str, threads: int, ctas: int, rounds: tuple[int, int] = (12, 36)
+    condition: Condition, kernel: str, threads: int, ctas: int, rounds: tuple[int, int] = (6, 18)
 ) -> float:
     """GB/s of a kernel (init, read, scale, triad) with `ctas` CTAs of `threads` threads resident on each SM."""
     machine = condition.machine
