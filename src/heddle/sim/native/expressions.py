@@ -29,6 +29,24 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 INTRINSICS = {"min": "llvm.smin.i64", "max": "llvm.smax.i64"}
 
 
+def _ctz(out: Writer, arguments: list[str]) -> str:
+    return f"call i64 @llvm.cttz.i64(i64 {arguments[0]}, i1 false)"
+
+
+def _top(out: Writer, arguments: list[str]) -> str:
+    zeros = out.value(f"call i64 @llvm.ctlz.i64(i64 {arguments[0]}, i1 false)")
+    return f"sub i64 63, {zeros}"
+
+
+def _call_policy(out: Writer, arguments: list[str]) -> str:
+    function = out.value(f"inttoptr i64 {arguments[0]} to ptr")
+    return f"call i64 {function}({', '.join(f'i64 {argument}' for argument in arguments[1:])})"
+
+
+SPECIAL = {"ctz": _ctz, "top": _top, "call_policy": _call_policy}
+"""Functions of `core.bits` that are instructions here, by name."""
+
+
 class Expressions:
     """Lower the expressions of one function. `called` collects the functions that it calls."""
 
@@ -124,6 +142,8 @@ class Expressions:
     def compare(self, node: ast.Compare) -> str:
         """Lower a comparison, or a chain of them."""
         left, result = self.value(node.left), ""
+        if isinstance(node.ops[0], ast.In):
+            return self.one_of(left, node)
         for operator, side in zip(node.ops, node.comparators, strict=True):
             if type(operator) not in COMPARISONS:
                 raise self.source.error(node, f"no comparison {type(operator).__name__}")
@@ -131,6 +151,16 @@ class Expressions:
             one = self.out.value(f"icmp {COMPARISONS[type(operator)]} i64 {left}, {right}")
             result = one if not result else self.out.value(f"and i1 {result}, {one}")
             left = right
+        return result
+
+    def one_of(self, left: str, node: ast.Compare) -> str:
+        """Lower `a in (b, c, ...)`."""
+        if not isinstance(node.comparators[0], ast.Tuple) or len(node.ops) > 1:
+            raise self.source.error(node, "only `in` with a tuple")
+        result = "false"
+        for element in node.comparators[0].elts:
+            one = self.out.value(f"icmp eq i64 {left}, {self.value(element)}")
+            result = self.out.value(f"or i1 {result}, {one}")
         return result
 
     def both(self, node: ast.BoolOp) -> str:
@@ -171,9 +201,9 @@ class Expressions:
     def invocation(self, node: ast.Call) -> str:
         """Return the text of a call instruction."""
         assert isinstance(node.func, ast.Name)
+        if (special := SPECIAL.get(node.func.id)) is not None:
+            return special(self.out, [self.value(argument) for argument in node.args])
         target = self.source.names.get(node.func.id)
-        if (special := getattr(target, "native", None)) is not None:
-            return str(special(self, [self.value(argument) for argument in node.args]))
         function = plain(target) if target is not None else None
         if function is None:
             raise self.source.error(node, f"{node.func.id} is not a function of the core")
