@@ -5,10 +5,10 @@ Both verifiers run inside the pipeline; an InternalError fails the test, a UserE
 
 from __future__ import annotations
 
-import passes_programs as tiny
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import passes_programs as tiny
 from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
 from heddle.machine import machine
@@ -64,10 +64,12 @@ def test_ampere_programs(
 ) -> None:
     tile_m, tile_n = 16 * grid[0] * atoms[0], 16 * grid[1] * atoms[1]
     program = tiny.ampere(m, n, k, tile_m, tile_n, grid, registers, depth)
+    reason = ""
     try:
         check(compile_program(program, MACHINES["a100"]))
     except UserError as error:
-        assert any(word in str(error) for word in ("spills", "does not divide", "do not divide")), str(error)
+        reason = str(error)
+    assert not reason or any(word in reason for word in ("spills", "does not divide", "do not divide"))
 
 
 @slow
@@ -79,5 +81,6 @@ def test_ampere_programs(
     ctas=st.sampled_from([1, 2]),
 )
 def test_blackwell_programs(m: int, n: int, k_blocks: int, cols: int, ctas: int) -> None:
+    assume(cols * ctas <= 128)  # a warp holds a row a lane: more columns do not fit the budget
     program = tiny.blackwell(m=m, n=n, k=64 * k_blocks, tile_n=cols * ctas, ctas=ctas)
     check(compile_program(program, MACHINES["b200"]))

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import passes_programs as tiny
 import pytest
 
+import passes_programs as tiny
 from heddle.errors import UserError
 from heddle.ir.warp_text import parse_program, print_program
 from heddle.machine import machine

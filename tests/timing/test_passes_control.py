@@ -1,13 +1,13 @@
-"""Is every stall count and every wait of the control fields necessary, and is none missing? Legal at N, illegal at N - 1."""
+"""Is every stall count and every wait of the control fields needed, and none missing? Legal at N, illegal at N - 1."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-import passes_programs as tiny
 import pytest
 
+import passes_programs as tiny
 from heddle.errors import InternalError, UserError
 from heddle.ir.tile import RoleBody
 from heddle.ir.warp import Control, Instruction

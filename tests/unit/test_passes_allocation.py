@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import passes_programs as tiny
 import pytest
 
+import passes_programs as tiny
 from heddle.errors import InternalError, UserError
 from heddle.ir.tile import RoleBody
 from heddle.ir.warp import Instruction

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-import passes_programs as tiny
 import pytest
 
+import passes_programs as tiny
 from heddle.errors import UnsupportedError, UserError
 from heddle.ir import tile as t
 from heddle.ir.warp import Instruction, WarpProgram

@@ -31,6 +31,7 @@ from heddle.ir.tile import (
 )
 from heddle.ir.warp import Access
 from heddle.machine.spec import Machine
+from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
 
 LANES = 32
 REGISTER_BYTES = 4
@@ -157,6 +158,8 @@ def _names(op: Op) -> tuple[str, ...]:
             return (dst, src)
         case Elementwise(dst=name, sources=sources):
             return (name, *sources)
+        case FirstFragments(mma=mma) | PipelinedMma(mma=mma):
+            return _names(mma)
         case Mma(acc=acc, a=a):
             return tuple(name for name in (acc, a) if isinstance(name, str))
     return ()

@@ -14,6 +14,7 @@ from heddle.passes.allocate_registers import AllocateRegisters
 from heddle.passes.emit import Emit
 from heddle.passes.layout_to_warps import LayoutToWarps
 from heddle.passes.listing import listing
+from heddle.passes.pipeline_fragments import PipelineFragments
 from heddle.passes.reuse import MarkReuse
 from heddle.passes.select import SelectInstructions
 from heddle.passes.set_control import SetControl
@@ -29,6 +30,7 @@ class Pass(Protocol):
 
 
 PASSES: tuple[tuple[str, Pass], ...] = (
+    ("pipeline_fragments", PipelineFragments()),
     ("layout_to_warps", LayoutToWarps()),
     ("select_instructions", SelectInstructions()),
     ("allocate_registers", AllocateRegisters()),

@@ -12,6 +12,7 @@ from heddle.ir.warp import DataObject
 from heddle.machine.spec import Machine
 from heddle.passes.draft import DraftProgram, RoleDraft
 from heddle.passes.layout_to_warps import LaidOut
+from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
 from heddle.passes.select import bulk, elementwise, flow, sm_80, sm_90, sm_100, stores, synchronisation
 from heddle.passes.select.tables import Tables
 from heddle.passes.select.writer import RoleWriter
@@ -45,7 +46,7 @@ BULK: dict[type[t.Op], Handler] = {
     t.ClusterSync: synchronisation.lower_cluster_sync,
 }
 GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
-    "sm_80": {**COMMON, t.Mma: sm_80.lower_mma},
+    "sm_80": {**COMMON, t.Mma: sm_80.lower_mma, FirstFragments: sm_80.lower_first_fragments},
     "sm_90": {
         **COMMON,
         **BULK,
@@ -61,7 +62,12 @@ GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
         t.LoadTensorMemory: sm_100.lower_load_tensor_memory,
     },
 }
-NESTED = {t.For: flow.lower_for, t.ForEachItem: flow.lower_for_each_item, t.When: flow.lower_when}
+NESTED = {
+    t.For: flow.lower_for,
+    t.ForEachItem: flow.lower_for_each_item,
+    t.When: flow.lower_when,
+    PipelinedMma: sm_80.lower_pipelined_mma,
+}
 
 
 @dataclass(frozen=True, slots=True)

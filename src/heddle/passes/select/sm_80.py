@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from heddle.errors import UserError
@@ -10,11 +11,14 @@ from heddle.ir.tile import CpAsync, Mma, SharedRef
 from heddle.ir.warp import Access, DataObject, StreamRef
 from heddle.passes.draft import Operand, Value, whole
 from heddle.passes.layout_to_warps import LANES, WarpLayout
+from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
+from heddle.passes.select.flow import Lower
 from heddle.passes.select.writer import RoleWriter
 
 STEP_BYTES = 32  # k extent of one mma.sync (PTX ISA: m16n8k16 of 16 bit, m16n8k8 of tf32)
 MMA_ROWS, MMA_COLS = 16, 8
 MATRIX_BYTES = 512  # LDSM.x4: four 8 x 8 matrices of 16 bit
+FRAGMENT_SETS = 2  # double buffering
 MATRIX_ROWS = 16  # rows (m or n) that one LDSM.x4 covers at one k-step
 
 
@@ -107,15 +111,45 @@ class Step:
 
 def lower_mma(writer: RoleWriter, op: Mma) -> None:
     """For each k-step: load the next step's fragments between this step's HMMAs."""
+    _load_first(writer, op)
+    _products(writer, op, None)
+
+
+def lower_first_fragments(writer: RoleWriter, op: FirstFragments) -> None:
+    """Fragments of the first k-step, ahead of a `PipelinedMma`."""
+    _load_first(writer, op.mma)
+
+
+def lower_pipelined_mma(writer: RoleWriter, op: PipelinedMma, lower: Lower) -> None:
+    """The products; before the last k-step what comes between, then the next tile's first loads among its HMMAs."""
+
+    def between() -> tuple[FragmentLoad, ...]:
+        for inner in op.between:
+            lower(writer, inner)
+        writer.begin(op.mma)
+        return _steps(writer, op.mma)[0].loads if op.prefetch else ()
+
+    _products(writer, op.mma, between)
+
+
+def _load_first(writer: RoleWriter, op: Mma) -> None:
+    for load in _steps(writer, op)[0].loads:
+        _emit_load(writer, load, {})
+
+
+def _products(writer: RoleWriter, op: Mma, between: Callable[[], tuple[FragmentLoad, ...]] | None) -> None:
+    layout, count, k = _check(writer, op)
+    steps = _steps(writer, op)
+    for index, step in enumerate(steps):
+        following = steps[index + 1].loads if index + 1 < count else between() if between else ()
+        _multiply(writer, op, layout, step, following, index, k)
+
+
+def _steps(writer: RoleWriter, op: Mma) -> list[Step]:
+    """All k-steps of a product at the current stage. Two sets of fragment registers alternate, and stay the same."""
     layout, count, k = _check(writer, op)
     bases = _bases(writer, op)
-    steps = [_step(writer, op, layout, bases, index, count, k) for index in range(count)]
-    addresses: dict[int, Operand] = {}
-    for load in steps[0].loads:
-        _emit_load(writer, load, addresses)
-    for index, step in enumerate(steps):
-        following = steps[index + 1].loads if index + 1 < count else ()
-        _multiply(writer, op, layout, step, following, index, k)
+    return [_step(writer, op, layout, bases, index, count, k) for index in range(count)]
 
 
 def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
@@ -159,11 +193,11 @@ def _step(
     loads: list[FragmentLoad] = []
     if isinstance(op.a, SharedRef):
         place = replace(writer.shared_access(op.a), rank_row=layout.rows, rank_cols=grid_cols)
-        a = _operand(writer, op, "a", place, bases["a"], layout.rows, index, k, loads)
+        a = _operand(writer, op, "a", place, bases["a"], layout.rows, (index, count), k, loads)
     else:
         a = _register_operand(writer, op.a, layout, index, count)
     place = replace(writer.shared_access(op.b), rank_row=layout.cols, rank_cols=grid_cols, rank_swap=True)
-    b = _operand(writer, op, "b", place, bases["b"], layout.cols, index, k, loads)
+    b = _operand(writer, op, "b", place, bases["b"], layout.cols, (index, count), k, loads)
     halves = tuple(Operand(o.value, half * (o.count // 2), o.count // 2) for o in b for half in range(2))
     first_a = [load for load in loads if load.base == bases.get("a")]
     first_b = [load for load in loads if load.base == bases["b"]]
@@ -183,32 +217,36 @@ def _operand(
     place: Access,
     base: Operand,
     extent: int,
-    index: int,
+    at: tuple[int, int],
     k: int,
     loads: list[FragmentLoad],
 ) -> tuple[Operand, ...]:
     """LDSM.x4 (or x2 for eight rows left) covering `extent` rows of the warp's operand at one k-step."""
-    mirror = _mirror(writer, op, name, extent, k)
+    index, count = at
+    mirror = _mirror(writer, op, name, extent, count * k)
     operands = []
     for row in range(0, extent, MATRIX_ROWS):
         rows = min(MATRIX_ROWS, extent - row)
-        value = writer.value(f"{name}{row}", 4 * rows // MATRIX_ROWS)
+        key = (op.acc, name, row, index % FRAGMENT_SETS if count % FRAGMENT_SETS == 0 else index)
+        if key not in writer.fragments:
+            writer.fragments[key] = writer.value(f"{name}{row}", 4 * rows // MATRIX_ROWS)
+        value = writer.fragments[key]
         source = replace(place, row=place.row + row, col=place.col + index * k, rows=rows, cols=k)
-        target = Access(object=mirror, row=row, col=index % 2 * k, rows=rows, cols=k)
+        target = Access(object=mirror, row=row, col=index * k, rows=rows, cols=k)
         effect = writer.effect("copy", [source], [target])
         loads.append(FragmentLoad(value, base, index > 0 and row == 0, MATRIX_BYTES * rows // MATRIX_ROWS, effect))
         operands.append(whole(value))
     return tuple(operands)
 
 
-def _mirror(writer: RoleWriter, op: Mma, name: str, extent: int, k: int) -> str:
-    """The object that holds a warp's fragments of two k-steps."""
+def _mirror(writer: RoleWriter, op: Mma, name: str, extent: int, depth: int) -> str:
+    """The object that holds a warp's fragments of one tile."""
     dtype = writer.shared_tile(op.b.tile).dtype
     return writer.tables.add_object(
         DataObject(
             name=f"{writer.role.name}.{op.acc}.{name}",
             space="register",
-            shape=(extent, 2 * k),
+            shape=(extent, depth),
             dtype=dtype,
             scope="warp",
         )
@@ -245,7 +283,7 @@ def _multiply(
     overwrites = op.accumulate is False and index == 0
     dtype = writer.shared_tile(op.b.tile).dtype
     loads = list(following)
-    gap = max(1, len(order) // (len(loads) + 1)) if loads else 0
+    gap = max(1, len(order) // (2 * len(loads))) if loads else 0  # early: ldmatrix takes as long as four HMMAs
     for position, (row, col) in enumerate(order):
         if loads and position % gap == 0:
             _emit_load(writer, loads.pop(0), addresses)
@@ -266,7 +304,7 @@ def _multiply(
 def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, index: int, k: int, overwrites: bool) -> int:
     """The whole warp's product of one k-step, on its last HMMA."""
     assert isinstance(op.acc, str)
-    prefix, col = f"{writer.role.name}.{op.acc}", index % 2 * k
+    prefix, col = f"{writer.role.name}.{op.acc}", index * k
     if isinstance(op.a, SharedRef):
         a = Access(object=f"{prefix}.a", col=col, rows=layout.rows, cols=k)
     else:

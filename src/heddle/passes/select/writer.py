@@ -33,6 +33,7 @@ class RoleWriter:
     operation: str = ""
     arrived: bool = False  # a WARPGROUP.ARRIVE stands before the current run of wgmma
     matrix_sources: dict[int, Value] = field(default_factory=dict)  # register operands of wgmma so far, by id
+    fragments: dict[tuple[object, ...], Value] = field(default_factory=dict)  # of mma.sync, by operand and place
     _values: int = 0
     _labels: int = 0
     _kept: dict[str, Value] = field(default_factory=dict)
