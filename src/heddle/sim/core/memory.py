@@ -6,7 +6,7 @@ All state is in one flat int64 buffer, see `memory_layout`; nothing here allocat
 
 from __future__ import annotations
 
-from heddle.sim.core.jit import compiled
+from heddle.sim.core.jit import compiled, ctz
 from heddle.sim.core.memory_layout import (
     CHUNK_BYTES,
     DRAM_EXTRA,
@@ -42,7 +42,7 @@ from heddle.sim.core.memory_layout import (
     TICK_GRAIN_BITS,
 )
 from heddle.sim.core.memory_represent import find_record, represent_dram, represent_l2
-from heddle.sim.core.memory_tags import Buffer, allocate, duration, fetch, touch
+from heddle.sim.core.memory_tags import Buffer, allocate, count_pieces, duration, fetch, touch
 
 
 @compiled
@@ -100,27 +100,27 @@ def look_up(
     resident = mem[entry + ENTRY_RESIDENT]
     touch(mem, entry)
     missing = mask & ~resident
-    pieces = mem[row + STREAM_PIECES]
-    late, joined, missed, covered = 0, 0, 0, 0
-    for piece in range(pieces):
-        if (mask >> piece) & 1:
-            covered += 1
-            if (missing >> piece) & 1:
-                missed += 1
-            elif mem[entry + ENTRY_READY + piece] > now:
-                joined += 1
-                late = max(late, mem[entry + ENTRY_READY + piece])
+    late, joined = 0, 0
+    rest = int(mask & resident)
+    while rest != 0:
+        ready = mem[entry + ENTRY_READY + ctz(rest)]
+        if ready > now:
+            joined += 1
+            late = max(late, ready)
+        rest &= rest - 1
     if missing != 0:
         allocate(mem, now, row, entry, missing)
         arrival = now
         if kind != KIND_STORE:
             arrival = fetch(mem, now, served, row, block, missing) + extra
             late = max(late, arrival)
-        for piece in range(pieces):
-            if (missing >> piece) & 1:
-                mem[entry + ENTRY_READY + piece] = arrival
+        rest = int(missing)
+        while rest != 0:
+            mem[entry + ENTRY_READY + ctz(rest)] = arrival
+            rest &= rest - 1
     if kind == KIND_LOAD:
-        miss_bytes, merge_bytes = nbytes * missed // covered, nbytes * joined // covered
+        covered = count_pieces(mask)
+        miss_bytes, merge_bytes = nbytes * count_pieces(missing) // covered, nbytes * joined // covered
         mem[MISS] += miss_bytes
         mem[MERGE] += merge_bytes
         mem[HIT] += nbytes - miss_bytes - merge_bytes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.sim.core.jit import compiled
+from heddle.sim.core.jit import compiled, ctz
 from heddle.sim.core.memory_layout import (
     DRAM_READ,
     DRAM_WRITE,
@@ -73,16 +73,19 @@ def play_access(mem: Array, row: int, kind: int, block: int, mask: int, nbytes: 
     stamp = mem[STAMP]
     late = missing
     if found != 0:
-        for piece in range(mem[row + STREAM_PIECES]):
-            if (found >> piece) & 1 and mem[entry + ENTRY_READY + piece] == stamp:
-                late |= 1 << piece
+        rest = int(found)
+        while rest != 0:
+            if mem[entry + ENTRY_READY + ctz(rest)] == stamp:
+                late |= rest & -rest
+            rest &= rest - 1
     if missing != 0:
         allocate(mem, 0, row, entry, missing)
         if kind != KIND_STORE:
             fetch(mem, 0, 0, row, block, missing)
-        for piece in range(mem[row + STREAM_PIECES]):
-            if (missing >> piece) & 1:
-                mem[entry + ENTRY_READY + piece] = stamp if kind == KIND_LOAD else 0
+        rest = int(missing)
+        while rest != 0:
+            mem[entry + ENTRY_READY + ctz(rest)] = stamp if kind == KIND_LOAD else 0
+            rest &= rest - 1
     if kind != KIND_LOAD:
         mem[entry + ENTRY_DIRTY] |= mask
         late = 0

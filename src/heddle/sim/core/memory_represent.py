@@ -37,7 +37,7 @@ from heddle.sim.core.memory_tags import Buffer, duration
 @compiled
 def find_record(mem: Buffer, stream: int, item: int, step: int) -> int:
     """Return the offset of the tile pass's record for one access position, 0 if it has none."""
-    if item < 0 or item >= mem[RECORD_ITEMS]:
+    if item < 0 or item >= mem[RECORD_ITEMS] or stream >= mem[STREAMS]:
         return 0
     table = mem[RECORD_TABLE] + (item * mem[STREAMS] + stream) * TABLE_WORDS
     index = step - mem[table + TABLE_FIRST_STEP]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.sim.core.jit import compiled
+from heddle.sim.core.jit import compiled, ctz
 from heddle.sim.core.memory_layout import (
     CAPACITY,
     CHANNEL_BASE,
@@ -140,12 +140,12 @@ def write_back(mem: Buffer, now: int, entry: int) -> None:
     row = mem[entry + ENTRY_STREAM]
     size = mem[row + STREAM_PIECE_BYTES]
     block = (entry - mem[row + STREAM_ENTRIES]) // mem[row + STREAM_STRIDE]
-    dirty = mem[entry + ENTRY_DIRTY]
-    for piece in range(mem[row + STREAM_PIECES]):
-        if (dirty >> piece) & 1:
-            mem[DRAM_WRITE] += size
-            if mem[STAMP] == 0:
-                charge_chunks(mem, now, now, piece_chunk(mem, row, block, piece), size)
+    dirty = int(mem[entry + ENTRY_DIRTY])
+    while dirty != 0:
+        mem[DRAM_WRITE] += size
+        if mem[STAMP] == 0:
+            charge_chunks(mem, now, now, piece_chunk(mem, row, block, ctz(dirty)), size)
+        dirty &= dirty - 1
     mem[entry + ENTRY_DIRTY] = 0
 
 
@@ -196,9 +196,10 @@ def fetch(mem: Buffer, now: int, earliest: int, row: int, block: int, missing: i
     """Read the `missing` pieces of a block from DRAM and return when the last chunk ends, in grains."""
     size = mem[row + STREAM_PIECE_BYTES]
     end = earliest
-    for piece in range(mem[row + STREAM_PIECES]):
-        if (missing >> piece) & 1:
-            mem[DRAM_READ] += size
-            if mem[STAMP] == 0:
-                end = max(end, charge_chunks(mem, now, earliest, piece_chunk(mem, row, block, piece), size))
+    missing = int(missing)
+    while missing != 0:
+        mem[DRAM_READ] += size
+        if mem[STAMP] == 0:
+            end = max(end, charge_chunks(mem, now, earliest, piece_chunk(mem, row, block, ctz(missing)), size))
+        missing &= missing - 1
     return end
