@@ -25,7 +25,7 @@ class Core:
     """The functions of the core that the rest of `heddle.sim` calls."""
 
     DONE, PAUSED, DEADLOCK = run.DONE, run.PAUSED, run.DEADLOCK
-    LOG_FULL, ANCHOR, BROKEN = run.LOG_FULL, run.ANCHOR, run.BROKEN
+    LOG_FULL, BROKEN = run.LOG_FULL, run.BROKEN
 
     def __init__(self, functions: dict[str, Callable[..., Any]]) -> None:
         self.run = functions["run"]

@@ -37,9 +37,8 @@ class Snapshot:
     state: NDArray[np.int64]
     memory: NDArray[np.int64]
     log: NDArray[np.int64]
+    forward: NDArray[np.int64]
     finished: bool
-    fast_forwarded: int
-    repeats: tuple[tuple[int, int, int], ...]
 
 
 class Sim:
@@ -76,7 +75,9 @@ class Sim:
         self._log = EventLog(self.state, self.extent.sms if log != "sm0" else 1, LOGS[log])
         self.finished = False
         self._start(l2_state)
-        self._forward = FastForward(self) if fast_forward and mode != "chip" else None
+        self._forward = FastForward(
+            program, self.extent, self.memory.buffer, enabled=fast_forward and mode != "chip"
+        )
 
     def _start(self, l2_state: str) -> None:
         """Set what depends on the options, and launch the first clusters."""
@@ -99,30 +100,26 @@ class Sim:
 
     def step(self, cycles: int = 1) -> bool:
         """Simulate `cycles` cycles without fast-forward; return whether the kernel has ended."""
-        return self._advance(self.cycle + cycles, None)
+        return self._advance(self.cycle + cycles, 0)
 
     def run(self, until: int | None = None) -> bool:
         """Simulate up to cycle `until` (excluded), or to the end; return whether the kernel has ended.
 
         Raises UserError on a deadlock, naming who waits for what.
         """
-        return self._advance(c.INF - 1 if until is None else until, self._forward)
+        return self._advance(c.INF - 1 if until is None else until, self._forward.anchor)
 
-    def _advance(self, until: int, forward: FastForward | None) -> bool:
+    def _advance(self, until: int, anchor: int) -> bool:
         core = self._core
-        self.state[c.H_ANCHOR] = 0 if forward is None else forward.anchor
+        self.state[c.H_ANCHOR] = anchor
         while not self.finished:
-            why = core.run(self.state, self.rows, self._log.buffer, self.memory.buffer, until)
+            why = core.run(self.state, self.rows, self._log.buffer, self.memory.buffer, self._forward.buffer, until)
             if why == core.DONE:
                 self.finished = True
             elif why == core.PAUSED:
                 break
             elif why == core.LOG_FULL:
                 self._log.grow(self.state)
-            elif why == core.ANCHOR:
-                if forward is not None:
-                    forward.look(until)
-                    self.state[c.H_ANCHOR] = forward.anchor
             elif why == core.DEADLOCK:
                 raise UserError(self.deadlock_report(), hint="every wait needs an arrival that comes later or has come")
             else:
@@ -131,10 +128,8 @@ class Sim:
 
     def snapshot(self) -> Snapshot:
         """Copy the state."""
-        forwarded, repeats = (0, ()) if self._forward is None else (self._forward.cycles, tuple(self._forward.repeats))
-        return Snapshot(
-            self.state.copy(), self.memory.buffer.copy(), self._log.used(self.state), self.finished, forwarded, repeats
-        )
+        log, forward = self._log.used(self.state), self._forward.buffer.copy()
+        return Snapshot(self.state.copy(), self.memory.buffer.copy(), log, forward, self.finished)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of this simulation."""
@@ -142,8 +137,7 @@ class Sim:
         self.memory.buffer[:] = snapshot.memory
         self._log.put_back(self.state, snapshot.log)
         self.finished = snapshot.finished
-        if self._forward is not None:
-            self._forward.forget(snapshot.fast_forwarded, list(snapshot.repeats))
+        self._forward.buffer[:] = snapshot.forward
 
     def why(self, warp: int) -> str:
         """Say in a sentence what a warp context does or waits for, with its source line."""
@@ -155,13 +149,7 @@ class Sim:
 
     def result(self) -> SimResult:
         """Return the account of what has been simulated so far."""
-        forward = self._forward
-        return collect(
-            self,
-            self._log.events(self.state),
-            0 if forward is None else forward.cycles,
-            [] if forward is None else list(forward.repeats),
-        )
+        return collect(self, self._log.events(self.state), self._forward.cycles, self._forward.repeats)
 
     def flushed_state(self) -> NDArray[np.int64]:
         """Return a copy of the state in which every warp's cycles are accounted up to now."""

@@ -151,7 +151,8 @@ def _fill_header(state: Array, extent: Extent, program: WarpProgram, machine: Ma
     state[c.H_LSU_DEPTH] = machine.lsu_queue_depth
     state[c.H_WGMMA_DEPTH] = machine.wgmma_queue_depth
     state[c.H_TCGEN05_DEPTH] = machine.tcgen05_queue_depth
-    state[c.H_SEMAPHORES], state[c.H_MBARRIERS] = base["semaphores"], extent.mbarriers
+    state[c.H_SEMAPHORES], state[c.H_SEMAPHORE_COUNT] = base["semaphores"], extent.semaphores
+    state[c.H_MBARRIERS], state[c.H_PC_WORDS] = extent.mbarriers, len(program.instructions) * c.REASONS
     state[c.H_GROUPS_PER_CTA], state[c.H_WARPS_PER_CTA] = extent.group_records, extent.warps_per_cta
     state[c.H_CONTEXTS], state[c.H_LINES] = base["contexts"], extent.lines
     state[c.H_WARPS], state[c.H_CTAS], state[c.H_CLUSTERS] = base["warps"], base["ctas"], base["clusters"]

@@ -3,90 +3,9 @@
 from __future__ import annotations
 
 from heddle.sim.core.heap import Program, State, post
-from heddle.sim.core.layout import (
-    B_ARRIVED,
-    B_BYTES,
-    B_PARITY,
-    B_WAITERS,
-    B_WORDS,
-    C_FIRST,
-    C_GROUPS,
-    C_LIVE,
-    C_MBARRIERS,
-    C_NAMED,
-    C_READ,
-    C_VISIBLE,
-    C_WORDS,
-    ERROR_ITEM_SLOTS,
-    EV_LAUNCH,
-    G_FORMED,
-    G_WORDS,
-    H_ANCHOR,
-    H_ANCHOR_HIT,
-    H_ATTRIBUTES,
-    H_CLUSTER_SIZE,
-    H_CONTEXTS,
-    H_END,
-    H_ERROR,
-    H_FETCH,
-    H_GRID,
-    H_GROUPS_PER_CTA,
-    H_ITEM_COUNT,
-    H_ITEM_DONE,
-    H_ITEMS,
-    H_LAUNCH,
-    H_LIVE,
-    H_MBARRIERS,
-    H_ORDINALS,
-    H_QUEUE,
-    H_QUEUE_COUNT,
-    H_QUEUE_NEXT,
-    H_SCHEDULE,
-    H_SLOTS,
-    H_WARPS_PER_CTA,
-    ITEM_SLOTS,
-    K_ARRIVED,
-    K_CTAS,
-    K_FREE,
-    K_ITEM,
-    K_ITEMS,
-    K_LIVE,
-    K_WAITERS,
-    NAMED,
-    P_COLD,
-    S_FETCH_FREE,
-    S_LINES,
-    SCHEDULE_LAUNCH,
-    SCHEDULE_STATIC,
-    ST_DEAD,
-    TICK_BITS,
-    W_ABSENT,
-    W_ACCOUNT,
-    W_CLUSTER,
-    W_COUNTER,
-    W_CTA,
-    W_DONE,
-    W_ENTRY,
-    W_EXITS,
-    W_FETCH,
-    W_ITEM,
-    W_ITEM_INDEX,
-    W_ITEM_NUMBER,
-    W_ITEM_ORDINAL,
-    W_LINK,
-    W_NEXT_OK,
-    W_PHASE,
-    W_REASON,
-    W_ROW,
-    W_SM,
-    W_STATE,
-    X_COUNT,
-    X_COUNT_ATTRIBUTE,
-    X_ID,
-    X_LEVEL,
-    X_LINE,
-)
+from heddle.sim.core.layout import B_ARRIVED, B_BYTES, B_PARITY, B_WAITERS, B_WORDS, C_FIRST, C_GROUPS, C_LIVE, C_MBARRIERS, C_NAMED, C_READ, C_VISIBLE, C_WORDS, ERROR_ITEM_SLOTS, EV_LAUNCH, G_FORMED, G_WORDS, H_ANCHOR, H_ANCHOR_HIT, H_ATTRIBUTES, H_CLUSTER_SIZE, H_CONTEXTS, H_END, H_ERROR, H_FETCH, H_GRID, H_GROUPS_PER_CTA, H_ITEMS, H_ITEM_COUNT, H_ITEM_DONE, H_LAUNCH, H_LIVE, H_MBARRIERS, H_ORDINALS, H_QUEUE, H_QUEUE_COUNT, H_QUEUE_NEXT, H_SCHEDULE, H_SLOTS, H_WARPS_PER_CTA, ITEM_SLOTS, K_ARRIVED, K_CTAS, K_FREE, K_ITEM, K_ITEMS, K_LIVE, K_WAITERS, NAMED, P_COLD, SCHEDULE_LAUNCH, SCHEDULE_STATIC, ST_DEAD, S_FETCH_FREE, S_LINES, TICK_BITS, W_ABSENT, W_ACCOUNT, W_BOUND, W_CLUSTER, W_COUNTER, W_CTA, W_DONE, W_ENTRY, W_EXITS, W_FETCH, W_ITEM, W_ITEM_INDEX, W_ITEM_NUMBER, W_ITEM_ORDINAL, W_LINK, W_NEXT_OK, W_PHASE, W_REASON, W_ROW, W_SM, W_STATE, X_COUNT, X_COUNT_ATTRIBUTE, X_ID, X_LEVEL, X_LINE
 from heddle.sim.core.wake import sleep
+
 from heddle.sim.result import Stall
 
 WAIT, BRANCH_RESOLVING = int(Stall.WAIT), int(Stall.BRANCH_RESOLVING)
@@ -104,7 +23,9 @@ def take_loop(M: State, P: Program, warp: int, cold: int) -> bool:
     """Count one pass of a loop and tell whether there is another."""
     level = P[cold + X_LEVEL]
     passes = M[warp + W_COUNTER + level] + 1
-    if passes < loop_count(M, P, warp, cold):
+    bound = loop_count(M, P, warp, cold)
+    M[warp + W_BOUND + level] = bound
+    if passes < bound:
         M[warp + W_COUNTER + level] = passes
         if warp == M[H_ANCHOR]:
             M[H_ANCHOR_HIT] = 1

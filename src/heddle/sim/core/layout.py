@@ -92,6 +92,8 @@ H_MB = 62  # address of the first mbarrier
 H_GROUPS_PER_CTA = 63
 H_WARPS_PER_CTA = 64
 H_CONTEXTS = 65  # address of the list: for each warp of each CTA, slot by slot and SM by SM, its record
+H_SEMAPHORE_COUNT = 67
+H_PC_WORDS = 68
 H_POLICY_ADDRESS = 66  # of a user's compiled policy
 H_ANSWERS = 72  # 16 words: answers of a multicast
 H_READS = 96  # 256 words: ticks of n register reads while accumulators take their share of the ports
@@ -196,7 +198,8 @@ W_MMA_COUNTERS = 142  # QUEUE_SLOTS: counters to release for instructions that h
 W_TCGEN05_DONE = 174  # cycle
 W_ITEM_NUMBER = 175  # items of this CTA before this one
 W_ACCOUNT = 176  # REASONS
-W_WORDS = 200
+W_BOUND = 200  # LEVELS: count that the loop was last tested against
+W_WORDS = 208
 
 ST_DEAD, ST_TIMED, ST_CANDIDATE, ST_PENDING, ST_MBARRIER, ST_GMMA, ST_BARRIER, ST_SEMAPHORE = 0, 1, 2, 3, 4, 5, 6, 7
 

@@ -4,46 +4,14 @@ from __future__ import annotations
 
 from heddle.sim.core.conditions import grow_semaphore, release_waiters
 from heddle.sim.core.control import launch_next
+from heddle.sim.core.fast_forward import look
 from heddle.sim.core.heap import Program, State, drop_first, next_event
-from heddle.sim.core.layout import (
-    B_ARRIVED,
-    B_BYTES,
-    B_COUNT,
-    B_PARITY,
-    E_KIND,
-    E_ROW,
-    E_SM,
-    E_WHERE,
-    EV_ARRIVE,
-    EV_BYTES,
-    EV_COPY,
-    EV_LAND,
-    EV_SEMAPHORE,
-    H_ANCHOR_HIT,
-    H_ERROR,
-    H_FULL_LOG,
-    H_HEAP,
-    H_HEAP_COUNT,
-    H_LIVE,
-    H_LOG,
-    H_LOG_CAPACITY,
-    H_LOG_COUNT,
-    H_NEXT,
-    H_SM,
-    H_SMS,
-    H_TIME,
-    INF,
-    P_COLD,
-    S_WORDS,
-    TICK_BITS,
-    X_BYTES,
-    X_SHARED,
-)
+from heddle.sim.core.layout import B_ARRIVED, B_BYTES, B_COUNT, B_PARITY, EV_ARRIVE, EV_BYTES, EV_COPY, EV_LAND, EV_SEMAPHORE, E_KIND, E_ROW, E_SM, E_WHERE, H_ANCHOR_HIT, H_ERROR, H_FULL_LOG, H_HEAP, H_HEAP_COUNT, H_LIVE, H_LOG, H_LOG_CAPACITY, H_LOG_COUNT, H_NEXT, H_SM, H_SMS, H_TIME, INF, P_COLD, S_WORDS, TICK_BITS, X_BYTES, X_SHARED
 from heddle.sim.core.log import record_phase
 from heddle.sim.core.shared import add_backlog
 from heddle.sim.core.step import step_sm
 
-DONE, PAUSED, DEADLOCK, LOG_FULL, ANCHOR, BROKEN = 0, 1, 2, 3, 4, 5
+DONE, PAUSED, DEADLOCK, LOG_FULL, BROKEN = 0, 1, 2, 3, 4
 
 
 def arrive_bytes(M: State, P: Program, L: State, barrier: int, row: int, t: int) -> None:
@@ -92,8 +60,8 @@ def next_cycle(M: State) -> int:
     return int(t)
 
 
-def run(M: State, P: Program, L: State, X: State, until: int) -> int:
-    """Simulate up to cycle `until` (excluded) and return why it stopped: DONE, PAUSED, DEADLOCK, LOG_FULL, ANCHOR, BROKEN."""
+def run(M: State, P: Program, L: State, X: State, F: State, until: int) -> int:
+    """Simulate up to cycle `until` (excluded) and say why it stopped: DONE, PAUSED, DEADLOCK, LOG_FULL or BROKEN."""
     while True:
         t = next_cycle(M)
         if t >= INF:
@@ -115,4 +83,4 @@ def run(M: State, P: Program, L: State, X: State, until: int) -> int:
             return BROKEN
         if M[H_ANCHOR_HIT] != 0:
             M[H_ANCHOR_HIT] = 0
-            return ANCHOR
+            look(M, P, X, F, until)
