@@ -2,6 +2,7 @@
 
 from heddle.interp.check import TOLERANCES, CheckReport, Execution, TensorError, check, compare, execute
 from heddle.interp.hazards import Hazard
+from heddle.interp.schedule import random_schedule
 
 __all__ = [
     "TOLERANCES",
@@ -12,4 +13,5 @@ __all__ = [
     "check",
     "compare",
     "execute",
+    "random_schedule",
 ]

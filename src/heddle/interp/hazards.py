@@ -140,12 +140,12 @@ class HazardList:
         if (key := (kind, label, store_pc, exit_site.pc)) in self.found:
             self.found[key].times += 1
             return
+        lines = (place_of(self.program, store_pc), place_of(self.program, exit_site.pc))
         text = (
-            f"hazard: {kind} from {label}: issued by {self._place(store_pc)}, exit at {self._place(exit_site.pc)}"
+            f"hazard: {kind} from {label}: issued by {lines[0]}, exit at {lines[1]}"
             f" (SM {exit_site.sm}, slot {exit_site.slot}, warp {exit_site.warp}, cycle {cycle});"
             " wait for the store's reads before the end, shared memory is given away there"
         )
-        lines = (self._place(store_pc), self._place(exit_site.pc))
         self.found[key] = Hazard(kind, label, text, lines, cycle)
 
     def missing_fence(self, array: TileArray, old: Touch, new: Touch) -> None:
@@ -161,21 +161,23 @@ class HazardList:
         if key in self.found:
             self.found[key].times += 1
             return
-        lines = tuple(self._place(touch.site.pc) for touch in touches)
+        lines = tuple(place_of(self.program, touch.site.pc) for touch in touches)
         self.found[key] = Hazard(kind, array.description.name, text, lines, max(t.begin for t in touches))
 
     def _made(self, touch: Touch) -> str:
         site = touch.site
         verb = {"read": "read", "write": "written", "reduce": "added to"}[touch.mode]
         span = f"cycle {touch.begin}" if touch.end <= touch.begin + 1 else f"cycles {touch.begin} to {touch.end}"
-        return f"{verb} by {self._place(site.pc)} (SM {site.sm}, slot {site.slot}, warp {site.warp}, {span})"
+        return f"{verb} by {place_of(self.program, site.pc)} (SM {site.sm}, slot {site.slot}, warp {site.warp}, {span})"
 
-    def _place(self, pc: int) -> str:
-        instruction = self.program.instructions[pc]
-        if instruction.source < len(self.program.sources):
-            source = self.program.sources[instruction.source]
-            return f"{source.file}:{source.line} {source.operation or instruction.op}"
-        return f"pc {pc} {instruction.op}"
+
+def place_of(program: WarpProgram, pc: int) -> str:
+    """Return "file:line operation" of an instruction; "pc N opcode" if it has no source."""
+    instruction = program.instructions[pc]
+    if instruction.source < len(program.sources):
+        source = program.sources[instruction.source]
+        return f"{source.file}:{source.line} {source.operation or instruction.op}"
+    return f"pc {pc} {instruction.op}"
 
 
 def _race_kind(old: Touch, new: Touch) -> str:
