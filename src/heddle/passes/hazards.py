@@ -15,13 +15,18 @@ from heddle.passes.draft import Draft
 from heddle.passes.timing import KNOWN_WRITERS, LATE_READERS, LATE_WRITERS, Timing, is_real, places, timing
 
 Place = tuple[str, int]
+MANY = 16  # results of known latency that a state may hold before the settled ones are dropped
 NOBODY: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
 class State:
-    """See the module. `known`: long results of known latency, by producer: cycles left and the registers."""
+    """See the module. Times are absolute, on a clock of the state's own.
 
+    `known`: long results of known latency, by producer: when they are there, and the registers.
+    """
+
+    now: int = 0
     ready: dict[Place, int] = field(default_factory=dict)
     known: dict[int, tuple[int, frozenset[Place]]] = field(default_factory=dict)
     writers: dict[Place, frozenset[int]] = field(default_factory=dict)
@@ -30,39 +35,46 @@ class State:
 
     def copy(self) -> State:
         """An independent copy."""
-        return State(dict(self.ready), dict(self.known), dict(self.writers), dict(self.readers), dict(self.pipes))
+        return State(
+            self.now, dict(self.ready), dict(self.known), dict(self.writers), dict(self.readers), dict(self.pipes)
+        )
 
     def age(self, cycles: int) -> None:
         """Let time pass."""
-        if cycles <= 0:
-            return
-        self.ready = {place: left - cycles for place, left in self.ready.items() if left > cycles}
-        self.known = {who: (left - cycles, where) for who, (left, where) in self.known.items() if left > cycles}
-        self.pipes = {pipe: left - cycles for pipe, left in self.pipes.items() if left > cycles}
+        self.now += max(0, cycles)
+
+    def drop_past(self) -> None:
+        """Forget what is settled."""
+        now = self.now
+        self.ready = {place: at for place, at in self.ready.items() if at > now}
+        self.known = {who: (at, where) for who, (at, where) in self.known.items() if at > now}
+        self.pipes = {pipe: at for pipe, at in self.pipes.items() if at > now}
 
     def merge(self, other: State) -> bool:
         """Take in what may be the case on another path; returns whether anything changed."""
-        before = self._size()
-        for place, left in other.ready.items():
-            self.ready[place] = max(left, self.ready.get(place, 0))
-        for producer, (left, where) in other.known.items():
-            mine_left, mine_where = self.known.get(producer, (0, frozenset()))
-            self.known[producer] = (max(left, mine_left), where | mine_where)
+        self.drop_past()
+        other.drop_past()
+        before, shift = self._size(), self.now - other.now
+        for place, at in other.ready.items():
+            self.ready[place] = max(at + shift, self.ready.get(place, 0))
+        for producer, (at, where) in other.known.items():
+            mine_at, mine_where = self.known.get(producer, (0, frozenset()))
+            self.known[producer] = (max(at + shift, mine_at), where | mine_where)
         for mine, theirs in ((self.writers, other.writers), (self.readers, other.readers)):
             for place, who in theirs.items():
                 mine[place] = mine.get(place, NOBODY) | who
-        self.pipes = {p: min(left, other.pipes[p]) for p, left in self.pipes.items() if p in other.pipes}
+        self.pipes = {p: min(at, other.pipes[p] + shift) for p, at in self.pipes.items() if p in other.pipes}
         return before != self._size()
 
     def _size(self) -> tuple[int, ...]:
         """A measure that grows (or, for pipes, shrinks) with every change by `merge`."""
         return (
             len(self.ready),
-            sum(self.ready.values()),
-            sum(left + len(where) for left, where in self.known.values()),
+            sum(self.ready.values()) - self.now * len(self.ready),
+            sum(at - self.now + len(where) for at, where in self.known.values()),
             sum(len(who) for who in self.writers.values()),
             sum(len(who) for who in self.readers.values()),
-            sum(self.pipes.values()),
+            sum(self.pipes.values()) - self.now * len(self.pipes),
         )
 
     def clear(self, who: frozenset[int], reads_only: bool) -> None:
@@ -99,6 +111,7 @@ class Hazards:
         self.reads = [places(d.reads() + d.after, registers) for d in code]
         self.late_reads = [places(d.src, registers) for d in code]
         self.writes = [places(d.dst, registers) for d in code]
+        self.touched = [frozenset(r) | frozenset(w) for r, w in zip(self.reads, self.writes, strict=True)]
         self.labels = {d.label: i for i, d in enumerate(code) if d.label}
 
     def solve(self, stalls: list[int], together: Mapping[tuple[int, bool], frozenset[int]]) -> list[Needs]:
@@ -143,7 +156,7 @@ class Hazards:
     ) -> Needs:
         timed = self.timings[index]
         assert timed is not None
-        state.age(state.pipes.get(timed.pipe, 0))
+        state.age(state.pipes.get(timed.pipe, 0) - state.now)
         needs = self._needs(index, state, timed)
         for who in needs.results:
             state.clear(together.get((who, False), frozenset({who})), reads_only=False)
@@ -157,16 +170,17 @@ class Hazards:
     def _needs(self, index: int, state: State, timed: Timing) -> Needs:
         needs = Needs()
         reads, writes = self.reads[index], self.writes[index]
-        touched = set(reads) | set(writes)
+        touched = self.touched[index]
         for place in touched:
             needs.results |= state.writers.get(place, NOBODY)
-        needs.results |= {who for who, (_, where) in state.known.items() if where & touched}
+        late = (who for who, (at, where) in state.known.items() if at > state.now and not where.isdisjoint(touched))
+        needs.results |= frozenset(late)
         for place in reads:
-            needs.cycles = max(needs.cycles, state.ready.get(place, 0))
+            needs.cycles = max(needs.cycles, state.ready.get(place, 0) - state.now)
         for place in writes:
             needs.reads |= state.readers.get(place, NOBODY) - needs.results
             if place in state.ready:  # the later write must land later
-                needs.cycles = max(needs.cycles, state.ready[place] - max(0, timed.latency - 1))
+                needs.cycles = max(needs.cycles, state.ready[place] - state.now - max(0, timed.latency - 1))
         return needs
 
     def _issue(self, index: int, state: State, timed: Timing) -> None:
@@ -175,13 +189,15 @@ class Hazards:
             if timed.unit in LATE_WRITERS:
                 state.writers[place] = frozenset({index})
             elif timed.latency and timed.unit not in KNOWN_WRITERS:
-                state.ready[place] = timed.latency
+                state.ready[place] = state.now + timed.latency
         if timed.unit in KNOWN_WRITERS:
-            state.known[index] = (timed.latency, frozenset(self.writes[index]))
+            state.known[index] = (state.now + timed.latency, frozenset(self.writes[index]))
         if timed.unit in LATE_READERS:
             for place in self.late_reads[index]:
                 state.readers[place] = state.readers.get(place, NOBODY) | {index}
+        if len(state.known) > MANY:
+            state.drop_past()
         if timed.gap > 1:
-            state.pipes[timed.pipe] = timed.gap
+            state.pipes[timed.pipe] = state.now + timed.gap
         elif timed.pipe in state.pipes:
             del state.pipes[timed.pipe]

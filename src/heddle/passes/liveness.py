@@ -13,12 +13,13 @@ from heddle.passes.draft import Draft, Operand, Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
-    """`after[i]`: registers live after instruction i; `masks`: bits of each value, by id; `values` by first use."""
+    """`after[i]`: registers live after instruction i; `masks`: bits of each value by id; `files`: bits of each file."""
 
     after: tuple[int, ...]
     at_entry: int
     values: tuple[Value, ...]
     masks: Mapping[int, int]
+    files: Mapping[str, int]
 
     def live_values(self, mask: int) -> list[Value]:
         """The values that have a register in a set."""
@@ -26,7 +27,7 @@ class Liveness:
 
     def pressure(self, mask: int, file: str = "vector") -> int:
         """Registers of a file in a set."""
-        return sum((mask & self.masks[value.id]).bit_count() for value in self.values if value.file == file)
+        return (mask & self.files.get(file, 0)).bit_count()
 
 
 def liveness(code: Sequence[Draft]) -> Liveness:
@@ -53,7 +54,10 @@ def liveness(code: Sequence[Draft]) -> Liveness:
             into = reads[index] | (out & ~writes[index])
             if out != after[index] or into != before[index]:
                 after[index], before[index], changed = out, into, True
-    return Liveness(after=tuple(after), at_entry=before[0], values=values, masks=masks)
+    files: dict[str, int] = {}
+    for value in values:
+        files[value.file] = files.get(value.file, 0) | masks[value.id]
+    return Liveness(after=tuple(after), at_entry=before[0], values=values, masks=masks, files=files)
 
 
 def _values(code: Sequence[Draft]) -> tuple[Value, ...]:

@@ -29,8 +29,10 @@ class VerifyControl:
         """Check all roles and return the program unchanged."""
         for role in program.roles:
             timings = [timing(machine, draft.row) if is_real(draft) else None for draft in role.code]
-            for skips_taken in (False, True):
-                replay = _Replay(program, role, timings)
+            touched = [_touched(draft, dict(role.registers)) for draft in role.code]
+            skips = any(draft.op == "SKIP" for draft in role.code)
+            for skips_taken in (False, True) if skips else (False,):
+                replay = _Replay(program, role, timings, touched)
                 for index in trace(role.code, skips_taken):
                     replay.step(index)
         return program
@@ -59,6 +61,23 @@ def trace(code: Sequence[Draft], skips_taken: bool) -> Iterator[int]:
         index = target
 
 
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """Registers that an instruction reads, writes, and needs to be settled (an accumulator included)."""
+
+    read: frozenset[Place]
+    written: frozenset[Place]
+    needed: frozenset[Place]
+
+
+def _touched(draft: Draft, registers: dict[int, int]) -> _Touched:
+    return _Touched(
+        frozenset(places(draft.src, registers)),
+        frozenset(places(draft.dst, registers)),
+        frozenset(places(draft.reads() + draft.after, registers)),
+    )
+
+
 @dataclass(slots=True)
 class _Pending:
     """A write or read that has not been shown to be finished."""
@@ -73,12 +92,15 @@ class _Replay:
     program: DraftProgram
     role: RoleDraft
     timings: list[Timing | None]
+    touched: list[_Touched]
     now: int = 0
     pipes: dict[str, int] = field(default_factory=dict)
     writes: dict[Place, _Pending] = field(default_factory=dict)
     reads: dict[Place, list[_Pending]] = field(default_factory=dict)
-    open_group: list[tuple[set[Place], set[Place]]] = field(default_factory=list)  # (accumulators, operands)
-    groups: list[list[tuple[set[Place], set[Place]]]] = field(default_factory=list)
+    open_group: list[tuple[frozenset[Place], frozenset[Place]]] = field(
+        default_factory=list
+    )  # (accumulators, operands)
+    groups: list[list[tuple[frozenset[Place], frozenset[Place]]]] = field(default_factory=list)
 
     def step(self, index: int) -> None:
         """Issue one instruction."""
@@ -96,6 +118,8 @@ class _Replay:
         waited = draft.control.wait
         if not waited <= set(range(SCOREBOARDS)):
             raise InternalError(f"{self.role.body.name}: wait mask {sorted(waited)}")
+        if not waited:
+            return
         self.writes = {place: p for place, p in self.writes.items() if not p.counters & waited}
         for place in list(self.reads):
             left = [p for p in self.reads[place] if not p.counters & waited]
@@ -104,15 +128,12 @@ class _Replay:
             else:
                 del self.reads[place]
 
-    def _places(self, operands: tuple[object, ...]) -> set[Place]:
-        return set(places(operands, dict(self.role.registers)))  # type: ignore[arg-type]
-
     def _check(self, index: int, draft: Draft, timed: Timing) -> None:
-        for place in self._places(draft.reads() + draft.after):
+        for place in self.touched[index].needed:
             pending = self.writes.get(place)
             if pending and (pending.done_at is None or pending.done_at > self.now):
                 self._fail(index, pending, place, "reads")
-        for place in self._places(draft.dst):
+        for place in self.touched[index].written:
             pending = self.writes.get(place)
             lands = self.now + timed.latency if timed.latency else self.now + 1
             if pending and (pending.done_at is None or pending.done_at >= lands):
@@ -122,7 +143,7 @@ class _Replay:
 
     def _start(self, index: int, draft: Draft, timed: Timing) -> None:
         control = draft.control
-        for place in self._places(draft.dst):
+        for place in self.touched[index].written:
             self.writes.pop(place, None)
             if timed.unit in LATE_WRITERS:
                 self.writes[place] = _Pending(index, None, frozenset({control.write_barrier}))
@@ -130,7 +151,7 @@ class _Replay:
                 counters = frozenset({control.write_barrier}) if timed.unit in KNOWN_WRITERS else frozenset()
                 self.writes[place] = _Pending(index, self.now + timed.latency, counters)
         if timed.unit in LATE_READERS:
-            for place in self._places(draft.src):
+            for place in self.touched[index].read:
                 counters = frozenset({control.read_barrier, control.write_barrier})
                 self.reads.setdefault(place, []).append(_Pending(index, None, counters))
 
@@ -142,13 +163,13 @@ class _Replay:
         elif timed.unit is Unit.WGMMA_WAIT:
             del self.groups[: max(0, len(self.groups) - draft.row.pending)]
             return
-        reads, writes = self._places(draft.src), self._places(draft.dst)
+        reads, writes = self.touched[index].read, self.touched[index].written
         for accumulators, operands in [pair for group in [*self.groups, self.open_group] for pair in group]:
-            own = writes if timed.unit is Unit.WGMMA else set()
+            own = writes if timed.unit is Unit.WGMMA else frozenset()
             if (reads & accumulators) or (writes & accumulators) - own or writes & operands:
                 self._matrix_fail(index, draft)
         if timed.unit is Unit.WGMMA:
-            vector = {place for place in reads if place[0] == "vector"}
+            vector = frozenset(place for place in reads if place[0] == "vector")
             self.open_group.append((writes, vector))
 
     def _matrix_fail(self, index: int, draft: Draft) -> None:
