@@ -16,6 +16,7 @@ from heddle.ir.warp import WarpProgram
 from heddle.kernels.registry import find_kernel
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
+from heddle.metrics.provenance import machine_hash
 from heddle.sim.memory_system import L2State, Mode
 from heddle.study import store
 from heddle.study.case_file import Case
@@ -24,6 +25,12 @@ from heddle.study.clock import AtClock, clock_mhz, settle
 from heddle.study.pool import Progress
 from heddle.study.tiles import config_fields, pinned
 
+NOT_SIMULATED = frozenset(
+    {"description", "tensor_peak_clock_mhz", "tdp_watts", "kernel_launch_us", "kernel_drain_us"}
+    | {"clock_burst_mhz", "clock_sustained_mhz", "clock_time_constant_ms"}
+)
+"""Machine fields that no simulation at a given clock sees: a change of them asks for no new simulation."""
+CHOICE_STEP_MHZ = 100.0  # tiles are compared at a clock in these steps, so that near clocks share their simulations
 L2_STATES = ("warm", "cold", "flushed")
 SIMULATIONS = ("representative", "chip")
 
@@ -129,8 +136,7 @@ def run(asked: Request, *, progress: Progress | None = None) -> dict[str, Any]:
 
 def _answer(asked: Request, report: Progress) -> dict[str, Any]:
     machine = asked.machine
-    first = asked.clock_mhz or clock_mhz(machine, 1.0, 0.0, rested=asked.rested)
-    choice = tile_choice(asked, first, report)
+    choice = tile_choice(asked, report)
 
     def at(clock: float) -> AtClock:
         row = _simulated(asked, choice.config, clock)
@@ -139,11 +145,18 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
     clock = asked.clock_mhz or settle(machine, at, rested=asked.rested)
     row = _simulated(asked, choice.config, clock, profile=asked.profile)
     row["provenance"]["clock_source"] = asked.clock_source or "clock model"
-    row["choice"] = {"cycles": dict(choice.cycles), "refused": dict(choice.refused), "clock_mhz": first}
+    row["provenance"]["machine_hash"] = machine_hash(machine)
+    row["choice"] = {"cycles": dict(choice.cycles), "refused": dict(choice.refused), "clock_mhz": choice_clock(asked)}
     return _with_launch(row, machine) if asked.includes_launch else row
 
 
-def tile_choice(asked: Request, at_clock_mhz: float, report: Progress) -> Choice:
+def choice_clock(asked: Request) -> float:
+    """Return the clock at which tiles are compared: near that of full tensor use."""
+    near = asked.clock_mhz or clock_mhz(asked.machine, 1.0, 0.0, rested=asked.rested)
+    return max(1.0, round(near / CHOICE_STEP_MHZ)) * CHOICE_STEP_MHZ
+
+
+def tile_choice(asked: Request, report: Progress) -> Choice:
     """Choose among the kernel's candidates that agree with the pins."""
     found = find_kernel(asked.kernel)
     candidates = pinned(found.candidates(asked.machine, asked.params), asked.pins)
@@ -156,15 +169,14 @@ def tile_choice(asked: Request, at_clock_mhz: float, report: Progress) -> Choice
         done += 1
         # chip mode is for the answer, not for the choice
         quick = dataclasses.replace(asked, simulation="representative")
-        return int(_simulated(quick, config, at_clock_mhz)["cycles"])
+        return int(_simulated(quick, config, choice_clock(asked))["cycles"])
 
     return choose(tried, cycles_of)
 
 
 def compiled(asked: Request) -> WarpProgram:
     """Return the warp program of a question: the pinned tile, else the one that `run` would choose."""
-    first = asked.clock_mhz or clock_mhz(asked.machine, 1.0, 0.0, rested=asked.rested)
-    choice = tile_choice(asked, first, lambda done, total, what: None)
+    choice = tile_choice(asked, lambda done, total, what: None)
     return pipeline.compile_kernel(asked.kernel, asked.machine, asked.params, choice.config)
 
 
@@ -185,7 +197,7 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
 def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = False) -> dict[str, Any]:
     """Simulate one configuration at one clock, or take the stored row."""
     description = {
-        "machine": asked.machine.as_dict(),
+        "machine": {name: value for name, value in asked.machine.as_dict().items() if name not in NOT_SIMULATED},
         "kernel": asked.kernel,
         "mode": asked.mode,
         "params": dict(asked.params),

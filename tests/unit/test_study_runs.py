@@ -1,0 +1,61 @@
+"""Does a run simulate no more than its question needs?"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heddle import pipeline
+from heddle.machine import machine
+from heddle.study.runs import request, run
+
+SIZES = {"m": "2048", "n": "2048", "k": "2048"}
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch, result_cache: Path) -> list[float]:
+    """Replace the simulation by one that answers at once; return the clocks that were asked for."""
+    clocks: list[float] = []
+
+    def answer(kernel: str, gpu: Any, params: Mapping[str, Any], config: Any, *, clock_mhz: float, **_: Any) -> Any:
+        clocks.append(clock_mhz)
+        return {"cycles": 40_000 + config.tile_n, "tensor_utilization": 0.8, "time_us": 25.0, "tflops": 700.0,
+                "clock_mhz": clock_mhz, "provenance": {}}  # fmt: skip
+
+    monkeypatch.setattr(pipeline, "run_once", answer)
+    return clocks
+
+
+def test_a_repeated_question_simulates_nothing(simulated: list[float]) -> None:
+    first = run(request("gemm", "h100", texts=SIZES))
+    count = len(simulated)
+    assert (run(request("gemm", "h100", texts=SIZES)), len(simulated)) == (first, count)
+
+
+def test_another_clock_model_compares_no_tiles_again(simulated: list[float]) -> None:
+    gpu = machine("h100")
+    run(request("gemm", gpu, texts=SIZES))
+    count = len(simulated)
+    run(request("gemm", gpu.replace(clock_sustained_mhz=gpu.clock_sustained_mhz + 20), texts=SIZES))
+    assert len(simulated) - count <= 2
+
+
+def test_another_machine_is_simulated(simulated: list[float]) -> None:
+    gpu = machine("h100")
+    run(request("gemm", gpu, clock_mhz=1500, texts=SIZES))
+    count = len(simulated)
+    run(request("gemm", gpu.replace(l2_port_bytes_per_cycle=60.0), clock_mhz=1500, texts=SIZES))
+    assert len(simulated) > count
+
+
+def test_a_given_clock_is_simulated_once_after_the_choice(simulated: list[float]) -> None:
+    run(request("gemm", "h100", clock_mhz=1500, texts={**SIZES, "tile_m": "128", "tile_n": "256", "cluster": "2"}))
+    assert simulated == [1500.0]
+
+
+def test_the_machine_hash_is_that_of_the_machine_asked_for(simulated: list[float]) -> None:
+    gpu = machine("h100")
+    one = run(request("gemm", gpu, clock_mhz=1500, texts=SIZES))
+    other = run(request("gemm", gpu.replace(clock_sustained_mhz=1400.0), clock_mhz=1500, texts=SIZES))
+    assert one["provenance"]["machine_hash"] != other["provenance"]["machine_hash"]
