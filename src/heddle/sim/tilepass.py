@@ -105,8 +105,8 @@ def play_chip(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: lis
     return _play(buffer, program, plan, spaces, record=True)
 
 
-def charges(record: ChipRecord) -> tuple[Array, Array]:
-    """Return for each seen access the totals of its step, and the same for each own byte, in 1/65536.
+def charges(record: ChipRecord) -> Array:
+    """Return for each seen access the totals of its step for each byte of the representative, in 1/65536.
 
     A step in which the representative accesses nothing is charged with its next access (the last one at the end), so
     that the charges of all accesses add up to the totals.
@@ -115,13 +115,13 @@ def charges(record: ChipRecord) -> tuple[Array, Array]:
     own = np.bincount(step, weights=record.seen[:, play.SEEN_BYTES], minlength=len(record.totals)).astype(np.int64)
     active = np.flatnonzero(own)
     if not len(active):
-        return np.zeros((len(step), 4), dtype=np.int64), np.zeros((len(step), 4), dtype=np.int64)
+        return np.zeros((len(step), 4), dtype=np.int64)
     sums = np.cumsum(record.totals, axis=0)[active]
     sums[-1] = record.totals.sum(axis=0)
     chip = np.zeros((len(own), 4), dtype=np.int64)
     chip[active] = np.diff(sums, axis=0, prepend=0)
-    ratio = (chip << 16) // np.maximum(own, 1)[:, None]
-    return chip[step], ratio[step]
+    ratio: Array = (chip << 16) // np.maximum(own, 1)[:, None]
+    return ratio[step]
 
 
 def with_records(buffer: Array, record: ChipRecord) -> Array:
@@ -129,8 +129,7 @@ def with_records(buffer: Array, record: ChipRecord) -> Array:
     table_at = len(buffer)
     rows = record.ordinals * record.streams
     table = np.zeros((rows, layout.TABLE_WORDS), dtype=np.int64)
-    seen = record.seen
-    chip, ratio = charges(record)
+    seen, ratio = record.seen, charges(record)
     row = seen[:, play.SEEN_ORDINAL] * record.streams + seen[:, play.SEEN_STREAM]
     step = seen[:, play.SEEN_STEP]
     first = np.full(rows, np.iinfo(np.int64).max)
@@ -144,14 +143,14 @@ def with_records(buffer: Array, record: ChipRecord) -> Array:
     start = ends - table[:, layout.TABLE_STEPS]
     table[:, layout.TABLE_OFFSET] = table_at + rows * layout.TABLE_WORDS + start * layout.RECORD_WORDS
     place = start[row] + step - first[row]
-    records = _records(seen, chip, ratio, place, int(ends[-1]) if rows else 0)
+    records = _records(seen, ratio, place, int(ends[-1]) if rows else 0)
     whole = np.concatenate([buffer, table.reshape(-1), records.reshape(-1)])
     whole[layout.RECORD_TABLE] = table_at
     whole[layout.RECORD_ITEMS] = record.ordinals
     return whole
 
 
-def _records(seen: Array, chip: Array, ratio: Array, place: Array, count: int) -> Array:
+def _records(seen: Array, ratio: Array, place: Array, count: int) -> Array:
     """Return the records [position, RECORD_WORDS]; accesses that share a position are averaged by bytes.
 
     A position that is accessed again later (a block read in each turn of an outer loop) is late if most accesses are.
@@ -166,7 +165,5 @@ def _records(seen: Array, chip: Array, ratio: Array, place: Array, count: int) -
     for column, word in enumerate(words):
         share = np.bincount(place, weights=ratio[:, column].astype(np.float64) * nbytes, minlength=count)
         records[:, word] = np.rint(share / np.maximum(own, 1)).astype(np.int64)
-    records[place, layout.RECORD_L2_STEP] = chip[:, 2]
-    records[place, layout.RECORD_DRAM_STEP] = chip[:, 3]
     records[place, layout.RECORD_PARITY] = seen[:, play.SEEN_PARITY]
     return records

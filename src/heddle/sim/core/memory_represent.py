@@ -18,11 +18,9 @@ from heddle.sim.core.memory_layout import (
     L2_LEAD,
     RECORD_DRAM,
     RECORD_DRAM_AHEAD,
-    RECORD_DRAM_STEP,
     RECORD_ITEMS,
     RECORD_L2,
     RECORD_L2_AHEAD,
-    RECORD_L2_STEP,
     RECORD_TABLE,
     RECORD_WORDS,
     STREAMS,
@@ -51,7 +49,7 @@ def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) 
     """Charge L2 with what the whole chip moves while the representative moves `nbytes`; return when it is served.
 
     In the first round the representative comes after all SMs of lower rank; from then on they are ahead of it by the
-    wait that it had then (the lead), at most by what they need for one step.
+    longest wait that it had (the lead).
     """
     own = duration(nbytes, mem[L2_COEFFICIENT])
     length = max(own, duration((nbytes * mem[record + RECORD_L2]) >> 16, mem[L2_COEFFICIENT]))
@@ -59,8 +57,7 @@ def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) 
     start = max(mem[L2_FREE], now - mem[L2_LEAD])
     mem[L2_FREE] = start + length
     served = max(start + ahead, arrival + own)
-    spread = duration(mem[record + RECORD_L2_STEP], mem[L2_COEFFICIENT]) - own
-    mem[L2_LEAD] = max(mem[L2_LEAD], min(served - arrival - own, spread))
+    mem[L2_LEAD] = max(mem[L2_LEAD], served - arrival - own)
     return int(served)
 
 
@@ -75,6 +72,5 @@ def represent_dram(mem: Buffer, now: int, served: int, record: int, waits: bool,
     chunk = duration(min(nbytes, CHUNK_BYTES), mem[CHANNEL_COEFFICIENT])
     ahead = duration((nbytes * mem[record + RECORD_DRAM_AHEAD]) >> 16, mem[DRAM_COEFFICIENT])
     end = max(start + ahead, served + chunk)
-    spread = duration(mem[record + RECORD_DRAM_STEP], mem[DRAM_COEFFICIENT])
-    mem[DRAM_LEAD] = max(mem[DRAM_LEAD], min(end - served - chunk, spread))
+    mem[DRAM_LEAD] = max(mem[DRAM_LEAD], end - served - chunk)
     return int(end + extra)
