@@ -133,6 +133,34 @@ def test_a_store_that_nobody_waits_for_at_the_end_is_reported() -> None:
     assert "exit during bulk store" in {hazard.kind for hazard in found.hazards}
 
 
+@cache
+def split(gpu: str) -> WarpProgram:
+    """A GEMM whose CTAs share a tile of C along k, ordered by semaphores in global memory."""
+    params = {"m": 136, "n": 136, "k": 600, "dtype": "fp16"}
+    config = next(c for c in GEMM.candidates(machine(gpu), params) if c.split_k > 1)
+    return compile_program(GEMM.build(machine(gpu), params, config), machine(gpu))
+
+
+def split_report(program: WarpProgram, gpu: str) -> CheckReport:
+    """Execute a split GEMM under one random schedule."""
+    inputs, expected = GEMM.reference({"m": 136, "n": 136, "k": 600, "dtype": "fp16"}, 0)
+    return check(program, machine(gpu), inputs, expected, result=as_result(random_schedule(program, 5)))
+
+
+@pytest.mark.parametrize("gpu", ["h100", "b200"])
+def test_semaphores_order_the_clusters_that_share_a_tile(gpu: str) -> None:
+    found = split_report(split(gpu), gpu)
+    assert found.ok, "\n".join(found.lines())
+
+
+def test_a_removed_semaphore_wait_is_reported() -> None:
+    program = split("h100")
+    rows = [dataclasses.replace(i, op="NOP") if i.op == "SEM.ACQUIRE" else i for i in program.instructions]
+    found = split_report(dataclasses.replace(program, instructions=tuple(rows)), "h100")
+    assert not found.ok
+    assert any("Global" in h.text or "Tma" in h.text for h in found.hazards)
+
+
 def test_schedules_of_one_seed_are_equal_and_of_two_seeds_differ() -> None:
     program = compiled("b200")
     assert np.array_equal(random_schedule(program, 3), random_schedule(program, 3))

@@ -54,7 +54,8 @@ def pipe_table(document: Document) -> Table:
     table = _table("How busy", "unit", "use")
     table.add_row("tensor (useful FLOPs)", percent(document["tensor_utilization"]))
     for pipe, share in sorted(document["pipes"].items(), key=lambda pair: (-pair[1], pair[0])):
-        table.add_row(pipe, percent(share))
+        if share >= _SMALLEST_SHARE:
+            table.add_row(pipe, percent(share))
     table.add_row("issue slots", percent(document["issue_utilization"]))
     table.add_row("occupancy", percent(document["occupancy"]))
     return table
