@@ -43,8 +43,11 @@ SM80_TILES: tuple[tuple[int, int, int, int, tuple[int, int]], ...] = (
 SM90_TILES: tuple[tuple[Schedule, int, int], ...] = (
     ("cooperative", 128, 256),
     ("cooperative", 256, 128),
+    ("cooperative", 128, 224),
     ("cooperative", 128, 192),
+    ("cooperative", 128, 160),
     ("cooperative", 128, 128),
+    ("cooperative", 128, 96),
     ("pingpong", 64, 256),
     ("pingpong", 128, 128),
     ("pingpong", 64, 128),
@@ -52,10 +55,14 @@ SM90_TILES: tuple[tuple[Schedule, int, int], ...] = (
 )
 SM100_TILES: tuple[tuple[int, int], ...] = (
     (2, 256),
+    (2, 224),
     (2, 192),
+    (2, 160),
     (2, 128),
     (1, 256),
+    (1, 224),
     (1, 192),
+    (1, 160),
     (1, 128),
     (1, 64),
 )

@@ -12,6 +12,8 @@ STORE_ROW_BYTES = 128
 STORE_STAGE_BYTES = 16384
 """Staging memory of one bulk store; two are in flight."""
 STORE_STAGES = 2
+FRAGMENT_PAIR_COLUMNS = 16
+"""Columns that one stmatrix of four 8 x 8 matrices covers; stores are cut at multiples of it."""
 TMA_ALIGNMENT_BYTES = 16
 """Rows of a tensor that TMA reads or writes begin at multiples of 16 bytes (CUDA driver API, tensor maps)."""
 
@@ -30,7 +32,9 @@ def store_columns(problem: GemmProblem, config: GemmConfig) -> int:
         return config.tile_n
     size = problem.element_bytes
     limit = min(config.tile_n, STORE_ROW_BYTES // size, STORE_STAGE_BYTES // (config.tile_m * size))
-    return next(cols for cols in range(limit, 0, -8) if config.tile_n % cols == 0)
+    aligned = limit // FRAGMENT_PAIR_COLUMNS * FRAGMENT_PAIR_COLUMNS
+    wide = (cols for cols in range(aligned, 0, -FRAGMENT_PAIR_COLUMNS) if config.tile_n % cols == 0)
+    return next(wide, min(limit, config.tile_n))
 
 
 def staging_bytes(problem: GemmProblem, config: GemmConfig) -> int:
