@@ -38,7 +38,7 @@ def test_another_clock_model_compares_no_tiles_again(simulated: list[float]) -> 
     run(request("gemm", gpu, texts=SIZES))
     count = len(simulated)
     run(request("gemm", gpu.replace(clock_sustained_mhz=gpu.clock_sustained_mhz + 20), texts=SIZES))
-    assert len(simulated) - count <= 2
+    assert len(simulated) - count <= 3  # rounds of settling
 
 
 def test_another_machine_is_simulated(simulated: list[float]) -> None:

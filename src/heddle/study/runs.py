@@ -21,7 +21,7 @@ from heddle.sim.memory_system import L2State, Mode
 from heddle.study import store
 from heddle.study.case_file import Case
 from heddle.study.choose import Choice, choose, shortlist
-from heddle.study.clock import AtClock, clock_mhz, settle
+from heddle.study.clock import AtClock, settle
 from heddle.study.pool import Progress
 from heddle.study.tiles import config_fields, pinned
 
@@ -30,7 +30,6 @@ NOT_SIMULATED = frozenset(
     | {"clock_burst_mhz", "clock_sustained_mhz", "clock_time_constant_ms"}
 )
 """Machine fields that no simulation at a given clock sees: a change of them asks for no new simulation."""
-CHOICE_STEP_MHZ = 100.0  # tiles are compared at a clock in these steps, so that near clocks share their simulations
 L2_STATES = ("warm", "cold", "flushed")
 SIMULATIONS = ("representative", "chip")
 
@@ -151,9 +150,8 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
 
 
 def choice_clock(asked: Request) -> float:
-    """Return the clock at which tiles are compared: near that of full tensor use."""
-    near = asked.clock_mhz or clock_mhz(asked.machine, 1.0, 0.0, rested=asked.rested)
-    return max(1.0, round(near / CHOICE_STEP_MHZ)) * CHOICE_STEP_MHZ
+    """Return the clock at which tiles are compared: the given one, else a fixed one, whatever the clock model says."""
+    return asked.clock_mhz or asked.machine.tensor_peak_clock_mhz
 
 
 def tile_choice(asked: Request, report: Progress) -> Choice:
