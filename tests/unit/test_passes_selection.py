@@ -10,11 +10,13 @@ import pytest
 
 import passes_programs as tiny
 from heddle.errors import UnsupportedError, UserError
+from heddle.interp._arithmetic import elementwise
 from heddle.ir import tile as t
 from heddle.ir.warp import Instruction, WarpProgram
 from heddle.machine import machine
 from heddle.passes import PASSES, compile_program, run_passes
 from heddle.passes.select import SelectInstructions
+from heddle.passes.select.elementwise import FP32_STEPS
 
 H100, A100, B200 = machine("h100"), machine("a100"), machine("b200")
 
@@ -202,3 +204,32 @@ def test_program_of_another_architecture_is_refused() -> None:
 def test_too_much_shared_memory_is_refused_with_the_sum() -> None:
     with pytest.raises(UserError, match=r"needs \d+ bytes of shared memory a CTA .* h100 has 232448"):
         compile_program(tiny.hopper(stages=20), H100)
+
+
+def test_every_elementwise_function_can_be_executed_with_numbers() -> None:
+    for function, steps in FP32_STEPS.items():
+        sources = 1 + max(int(name) for _, names in steps for name in names if name != "t")
+        values = [np.full((2, 2), 0.5, np.float32)] * max(sources, 2 if function == "scale" else 1)
+        assert np.isfinite(elementwise(function, values)).all()
+
+
+def _with_store(program: t.TileProgram, dtype: str, reduce: bool = False) -> list[Instruction]:
+    """The rows of a program whose C has another type, stored from the accumulator."""
+    outputs = tuple(replace(x, dtype=dtype) if x.name == "C" else x for x in program.tensors)
+    role = program.roles[0]
+    each = role.body[0]
+    assert isinstance(each, t.ForEachItem)
+    body = tuple(replace(op, reduce=reduce) if isinstance(op, t.StoreGlobal) else op for op in each.body)
+    changed = replace(program, tensors=outputs, roles=(replace(role, body=(replace(each, body=body),)),))
+    return list(compile_program(changed, A100).instructions)
+
+
+def test_store_of_equal_type_needs_no_conversion() -> None:
+    rows = _with_store(tiny.ampere(), "fp32")
+    assert count(rows)["F2FP"] == 0
+    assert {row.bytes for row in rows if row.op == "STG"} == {256}
+
+
+def test_reductions_on_sm_80_add_one_element_a_lane() -> None:
+    rows = _with_store(tiny.ampere(), "fp32", reduce=True)
+    assert {row.bytes for row in rows if row.op == "RED"} == {128}

@@ -22,19 +22,13 @@ FP32_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
     "fma": (("FFMA", "012"),),
     "copy": (("MOV", "0"),),
     "scale": (("FMUL", "0"),),
-    "affine": (("FFMA", "0"),),
+    "neg": (("FMUL", "0"),),
     "relu": (("FMNMX", "0"),),
     "exp2": (("MUFU", "0"),),
-    "log2": (("MUFU", "0"),),
-    "rcp": (("MUFU", "0"),),
-    "rsqrt": (("MUFU", "0"),),
-    "tanh": (("MUFU", "0"),),
+    "reciprocal": (("MUFU", "0"),),
     "exp": (("FMUL", "0"), ("MUFU", "t")),
-    "sub_exp2": (("FFMA", "01"), ("MUFU", "t")),
     "div": (("MUFU", "1"), ("FMUL", "0t")),
-    "sigmoid": (("FMUL", "0"), ("MUFU", "t"), ("FADD", "t"), ("MUFU", "t")),
     "silu": (("FMUL", "0"), ("MUFU", "t"), ("FADD", "t"), ("MUFU", "t"), ("FMUL", "0t")),
-    "gelu": (("FMUL", "0"), ("FFMA", "0t"), ("MUFU", "t"), ("FFMA", "0t"), ("FMUL", "0t")),
 }
 PACKED_OPS = {"FADD": "HADD2", "FMUL": "HMUL2", "FFMA": "HFMA2"}  # two fp16 or bf16 elements a register
 
@@ -85,15 +79,16 @@ def _cast(writer: RoleWriter, op: Elementwise) -> None:
         writer,
         source_registers(writer, op, 0, same_size=False),
         writer.tile_registers(op.dst),
-        dtype_bytes(source.dtype),
-        dtype_bytes(target.dtype),
+        source.dtype,
+        target.dtype,
     )
 
 
 def convert(
-    writer: RoleWriter, source: list[Operand], target: list[Operand], source_bytes: int, target_bytes: int
+    writer: RoleWriter, source: list[Operand], target: list[Operand], source_dtype: str, target_dtype: str
 ) -> None:
     """Conversions between registers: F2FP packs two; HADD2 and F2F unpack one; equal sizes move."""
+    source_bytes, target_bytes = dtype_bytes(source_dtype), dtype_bytes(target_dtype)
     if source_bytes == target_bytes:
         for dst, src in zip(target, source, strict=True):
             writer.emit("MOV", dst, (src,))
@@ -103,7 +98,7 @@ def convert(
             parts = source[index * ratio : (index + 1) * ratio]
             for pair in range(0, ratio, 2):
                 partial = (dst,) if pair else ()
-                writer.emit("F2FP", dst, (*parts[pair : pair + 2], *partial))
+                writer.emit("F2FP", dst, (*parts[pair : pair + 2], *partial), dtype=target_dtype)
     else:
         ratio = target_bytes // source_bytes
         for index, dst in enumerate(target):

@@ -9,7 +9,8 @@ from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import GlobalRef, LoadGlobal, LoadShared, SharedRef, StoreGlobal, StoreShared
 from heddle.ir.warp import Access, StreamRef
-from heddle.passes.draft import Operand, Value
+from heddle.passes.draft import Operand, Value, whole
+from heddle.passes.layout_to_warps import WarpLayout
 from heddle.passes.select.elementwise import convert, part_registers
 from heddle.passes.select.writer import RoleWriter
 
@@ -28,14 +29,14 @@ def lower_store_shared(writer: RoleWriter, op: StoreShared) -> None:
     size = dtype_bytes(tile.dtype)
     matrix = writer.program.architecture != "sm_80" and size == 2 and source.kind != "lane"
     ways = 1 if tile.swizzle_bytes or matrix else _conflict_ways(tile.cols * size, source.kind == "lane")
-    base = _shared_base(writer, op.dst)
+    base, width = _shared_base(writer, op.dst), VECTOR_REGISTERS if matrix else _width(source, size)
     stores: list[int] = []
     address = base
-    for group in _converted(writer, registers, dtype_bytes(source.tile.dtype), size):
+    for group in _converted(writer, registers, source.tile.dtype, tile.dtype, width):
         address = writer.scalar("LOP3", base, name="address") if len(stores) % 2 == 0 else address
         writer.emit(
             "STSM" if matrix else "STS",
-            src=(address, Operand(group, 0, group.count)),
+            src=(address, group),
             bytes=LANES * REGISTER_BYTES * group.count,
             conflict_ways=ways,
         )
@@ -53,7 +54,7 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
         )
     base = _shared_base(writer, op.src)
     loads: list[int] = []
-    for group in _vectors(writer.tile_registers(op.dst)):
+    for group in _vectors(writer.tile_registers(op.dst), _width(layout, dtype_bytes(tile.dtype))):
         writer.emit("LDS", group, (base,), bytes=LANES * REGISTER_BYTES * group.count)
         loads.append(len(writer.code) - 1)
     _band_effects(writer, loads, "copy", op.dst, 0, writer.shared_access(op.src), "read")
@@ -66,19 +67,21 @@ def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
     tensor = writer.tables.tensor(op.dst.tensor, writer.where)
     size = dtype_bytes(tensor.dtype)
     registers = part_registers(writer, op.src, op.src_col, op.dst.cols)
-    width = VECTOR_REGISTERS if layout.kind == "lane" else max(1, size // 2)
+    width = _width(layout, size)
+    if op.reduce and writer.program.architecture == "sm_80":
+        width = 1  # vector reductions exist from sm_90 on (PTX ISA, red)
     source_bytes = dtype_bytes(layout.tile.dtype)
     count = -(-len(registers) * size // (width * max(source_bytes, size)))
     direction = "reduce" if op.reduce else "store"
     stream = writer.tables.stream(op.dst, direction, writer.level(op.dst.loop), writer.where)
     pointer = _pointer(writer, op.dst)
     stores: list[int] = []
-    for index, group in enumerate(_converted(writer, registers, source_bytes, size, width)):
+    for index, group in enumerate(_converted(writer, registers, layout.tile.dtype, tensor.dtype, width)):
         if index % 8 == 0 and index:
             pointer = _advance_pointer(writer, pointer)
         writer.emit(
             "RED" if op.reduce else "STG",
-            src=(Operand(pointer, 0, 2), Operand(group, 0, group.count)),
+            src=(Operand(pointer, 0, 2), group),
             stream=StreamRef(
                 name=stream.name,
                 offset=op.dst.ahead,
@@ -97,7 +100,7 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
     layout = writer.layout(op.dst)
     stream = writer.tables.stream(op.src, "load", writer.level(op.src.loop), writer.where)
     pointer = _pointer(writer, op.src)
-    groups = _vectors(writer.tile_registers(op.dst))
+    groups = _vectors(writer.tile_registers(op.dst), _width(layout, dtype_bytes(layout.tile.dtype)))
     loads: list[int] = []
     for index, group in enumerate(groups):
         writer.emit(
@@ -127,32 +130,41 @@ def _check_part(writer: RoleWriter, name: str, first_col: int, rows: int, cols: 
         )
 
 
+def _width(layout: WarpLayout, element_bytes: int) -> int:
+    """Registers of one access of a lane: four of its row, or the two neighbouring columns of a fragment."""
+    return VECTOR_REGISTERS if layout.kind == "lane" else max(1, 2 * element_bytes // REGISTER_BYTES)
+
+
 def _converted(
-    writer: RoleWriter, registers: list[Operand], source_bytes: int, target_bytes: int, width: int = VECTOR_REGISTERS
-) -> Iterator[Value]:
+    writer: RoleWriter, registers: list[Operand], source_dtype: str, target_dtype: str, width: int
+) -> Iterator[Operand]:
     """Groups of `width` registers to store; the next group is converted before the caller stores this one."""
-    ratio = max(1, source_bytes // target_bytes)
+    source_bytes, target_bytes = dtype_bytes(source_dtype), dtype_bytes(target_dtype)
     if target_bytes > source_bytes:
         raise UserError("a store cannot widen elements; cast the tile first", where=writer.where)
-    ready: Value | None = None
+    if source_dtype == target_dtype:
+        yield from _vectors(registers, width)
+        return
+    ratio = source_bytes // target_bytes
+    ready: Operand | None = None
     for start in range(0, len(registers), width * ratio):
         part = registers[start : start + width * ratio]
         value = writer.value("packed", len(part) // ratio)
-        convert(writer, part, [Operand(value, i) for i in range(value.count)], source_bytes, target_bytes)
+        convert(writer, part, [Operand(value, i) for i in range(value.count)], source_dtype, target_dtype)
         if ready is not None:
             yield ready
-        ready = value
+        ready = whole(value)
     if ready is not None:
         yield ready
 
 
-def _vectors(registers: list[Operand]) -> list[Operand]:
-    """Neighbouring registers of one value, up to four together."""
+def _vectors(registers: list[Operand], width: int) -> list[Operand]:
+    """Neighbouring registers of one value, up to `width` together."""
     groups: list[Operand] = []
     for register in registers:
         last = groups[-1] if groups else None
         joins = last and last.value == register.value and last.offset + last.count == register.offset
-        if last and joins and last.count < VECTOR_REGISTERS:
+        if last and joins and last.count < width:
             groups[-1] = replace(last, count=last.count + 1)
         else:
             groups.append(register)
