@@ -3,6 +3,7 @@
 import pytest
 
 from heddle.machine import Machine
+from heddle.pipeline import compile_kernel
 from heddle.sim import simulate
 from heddle.sim.result import SimResult
 from memory_cases import CLOCK_MHZ, machine
@@ -62,4 +63,17 @@ def test_traffic_is_that_of_the_chip() -> None:
 )
 def test_cycles_agree_on_all_sms_of_an_h100(l2_state: str, program: dict[str, object]) -> None:
     chip, representative = both_modes(machine("h100"), l2_state, k_steps=24, grid=132, **program)
+    assert representative.cycles == pytest.approx(chip.cycles, rel=AGREEMENT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("l2_state", ["warm", "flushed"])
+@pytest.mark.parametrize("size", [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 1024)])
+@pytest.mark.parametrize("gpu", ["a100", "h100", "b200"])
+def test_cycles_agree_on_compiled_kernels(gpu: str, size: tuple[int, int, int], l2_state: str) -> None:
+    m = machine(gpu)
+    program = compile_kernel("gemm", m, {**dict(zip("mnk", size, strict=True)), "dtype": "fp16"})
+    chip, representative = (
+        simulate(program, m, mode=mode, clock_mhz=CLOCK_MHZ, l2_state=l2_state) for mode in ("chip", "representative")
+    )
     assert representative.cycles == pytest.approx(chip.cycles, rel=AGREEMENT)
