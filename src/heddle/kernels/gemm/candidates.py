@@ -91,11 +91,10 @@ def _sm80(problem: GemmProblem) -> Iterable[GemmConfig]:
 def _sm90(problem: GemmProblem) -> Iterable[GemmConfig]:
     tile_k = ROW_BYTES // problem.element_bytes
     for schedule, tile_m, tile_n in SM90_TILES:
-        for cluster in (2, 1):
-            if _worth(problem, tile_m * cluster, tile_n, least_m=64):
-                yield GemmConfig(
-                    schedule=schedule, tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, stages=2, cluster=cluster
-                )
+        plain = GemmConfig(schedule=schedule, tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, stages=2)
+        for config in (replace(plain, cluster=2), replace(plain, cluster=2, cluster_side="n"), plain):
+            if _worth(problem, tile_m * config.cluster_m, tile_n * config.cluster_n, least_m=64):
+                yield config
 
 
 def _sm100(problem: GemmProblem) -> Iterable[GemmConfig]:

@@ -87,6 +87,8 @@ def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
         raise UnsupportedError(
             f"clusters of {config.cluster} CTAs are not supported by gemm on {machine.name}; use 1 or 2"
         )
+    if config.cluster_side == "n" and config.schedule == "tcgen05":
+        raise UnsupportedError("the CTAs of a tcgen05 pair lie side by side along m; use cluster_side m")
     {"sm_80": _check_sm80, "sm_90": _check_sm90, "sm_100": _check_sm100}[machine.architecture](problem, config, machine)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from heddle.kernels.gemm.place import corner
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 from heddle.lang import Builder, Index, Item, RegisterHandle, RegisterPart
 
@@ -80,23 +81,24 @@ class Writer:
             self.stage = self.k.shared(name, (config.tile_m, output.cols), problem.dtype, stages=STORE_STAGES)
             self.ring = self.k.ring(f"{name}_ring", STORE_STAGES)
 
-    def store(self, chunks: Chunks, row: Index, item: Item) -> None:
-        """Store the tile at (row, item.col), or add it to the workspace, whose sum the last slice stores."""
+    def store(self, chunks: Chunks, item: Item) -> None:
+        """Store this CTA's tile, or add it to the workspace, whose sum the last slice stores."""
         k, config = self.k, self.output.config
+        row, first = corner(k, item, config)
         if config.split_k == 1:
             for col, registers in chunks:
-                self._store_chunk(registers, row, item.col + col)
+                self._store_chunk(registers, row, first + col)
             return
         for col, registers in chunks:
-            k.store(self.output.workspace[row, item.col + col], registers, reduce=True)
+            k.store(self.output.workspace[row, first + col], registers, reduce=True)
         assert self.part is not None
         k.sync(self.barrier)
         k.signal(item.semaphore)
         with k.when(item.is_last):
             k.wait_semaphore(item.semaphore, value=config.split_k * config.cluster)
             for col in range(0, config.tile_n, self.output.cols):
-                k.load(self.part, self.output.workspace[row, item.col + col])
-                self._store_chunk(self.part, row, item.col + col)
+                k.load(self.part, self.output.workspace[row, first + col])
+                self._store_chunk(self.part, row, first + col)
 
     def drain(self) -> None:
         """Wait until shared memory may be given up."""

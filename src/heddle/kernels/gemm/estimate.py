@@ -26,7 +26,7 @@ def _step_cycles(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
     """Return the larger of matrix time and load time of one step of k on one SM."""
     rate = machine.tensor_flops_per_cycle * machine.tensor_rate_scale.get(problem.dtype, 1.0)
     matrix = 2 * config.tile_m * config.tile_n * config.tile_k / rate
-    rows = min(config.tile_m, problem.m) + min(config.tile_n, problem.n) / config.cluster
+    rows = min(config.tile_m, problem.m) / config.cluster_n + min(config.tile_n, problem.n) / config.cluster_m
     return max(matrix, rows * config.tile_k * problem.element_bytes / machine.l2_bytes_per_cycle_per_sm)
 
 

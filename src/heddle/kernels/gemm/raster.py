@@ -43,14 +43,14 @@ def work_items(problem: GemmProblem, config: GemmConfig, clusters: int, wave: in
     row, col: corner of the cluster's tile; k_blocks: steps of tile_k. With split_k > 1 also k_begin (elements),
     semaphore (index of the tile) and is_last. With the ping-pong schedule also turn0 and turn1: whose turn the item is.
     """
-    height = config.tile_m * config.cluster
-    rows, cols = ceil_div(problem.m, height), ceil_div(problem.n, config.tile_n)
+    height, width = config.tile_m * config.cluster_m, config.tile_n * config.cluster_n
+    rows, cols = ceil_div(problem.m, height), ceil_div(problem.n, width)
     slices = k_slices(ceil_div(problem.k, config.tile_k), config.split_k)
-    order = list(grouped_order(rows, cols, (height, config.tile_n), wave))
+    order = list(grouped_order(rows, cols, (height, width), wave))
     items = [(row, col, part) for row, col in order for part in range(config.split_k)]
     columns = {
         "row": [row * height for row, _, _ in items],
-        "col": [col * config.tile_n for _, col, _ in items],
+        "col": [col * width for _, col, _ in items],
         "k_blocks": [slices[part][1] for _, _, part in items],
     }
     if config.split_k > 1:
@@ -65,4 +65,5 @@ def work_items(problem: GemmProblem, config: GemmConfig, clusters: int, wave: in
 
 def item_count(problem: GemmProblem, config: GemmConfig) -> int:
     """Return how many work items the problem is cut into."""
-    return ceil_div(problem.m, config.tile_m * config.cluster) * ceil_div(problem.n, config.tile_n) * config.split_k
+    rows = ceil_div(problem.m, config.tile_m * config.cluster_m)
+    return rows * ceil_div(problem.n, config.tile_n * config.cluster_n) * config.split_k

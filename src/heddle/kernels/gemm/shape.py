@@ -34,8 +34,9 @@ class GemmProblem:
 class GemmConfig:
     """How the problem is cut and run.
 
-    The tile is that of one CTA. `cluster` CTAs of a cluster lie side by side along m and share the tile of B. `split_k`
-    CTAs (or clusters) share the products of one tile. `warps` = warps along (m, n), where the schedule leaves a choice.
+    The tile is that of one CTA. `cluster` CTAs of a cluster lie side by side along m and share the tile of B, or along
+    n (`cluster_side`) and share that of A. `split_k` CTAs (or clusters) share the products of one tile. `warps` =
+    warps along (m, n), where the schedule leaves a choice.
     """
 
     schedule: Schedule
@@ -44,13 +45,24 @@ class GemmConfig:
     tile_k: int
     stages: int
     cluster: int = 1
+    cluster_side: Literal["m", "n"] = "m"
     split_k: int = 1
     warps: tuple[int, int] = (1, 1)
 
+    @property
+    def cluster_m(self) -> int:
+        """CTAs of a cluster along m."""
+        return self.cluster if self.cluster_side == "m" else 1
+
+    @property
+    def cluster_n(self) -> int:
+        """CTAs of a cluster along n."""
+        return self.cluster if self.cluster_side == "n" else 1
+
     def label(self) -> str:
-        """Return a short name, as in `cooperative 128x256x64 s4 c2`."""
+        """Return a short name, as in `cooperative 128x256x64 s4 c2x1`."""
         parts = [self.schedule, f"{self.tile_m}x{self.tile_n}x{self.tile_k}", f"s{self.stages}"]
-        parts += [f"c{self.cluster}"] if self.cluster > 1 else []
+        parts += [f"c{self.cluster_m}x{self.cluster_n}"] if self.cluster > 1 else []
         parts += [f"k{self.split_k}"] if self.split_k > 1 else []
         return " ".join(parts)
 

@@ -7,8 +7,8 @@ each keeps the accumulators of its own rows. The epilogue of a tile runs beside 
 from __future__ import annotations
 
 from heddle.kernels.gemm.epilogue import Chunks, Output
+from heddle.kernels.gemm.place import corner, k_start
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
-from heddle.kernels.gemm.sm90_pipeline import k_start
 from heddle.lang import Builder, Cta, kernel
 
 EPILOGUE_WARPS = 4
@@ -57,7 +57,7 @@ def gemm_sm100(
         meet()
         for item in k.work():
             acc_full.wait(acc_ring)
-            writer.store(read_accumulator(), item.row + k.cta_rank * config.tile_m, item)
+            writer.store(read_accumulator(), item)
             acc_ring.advance()
         writer.drain()
         meet()
@@ -69,7 +69,7 @@ def gemm_sm100(
                 at_k = k_start(item, config) + kb * config.tile_k
                 empty.wait(ring, flip=True)
                 full.expect(ring, bytes=a.stage_bytes + b.stage_bytes, cta=owner)
-                k.tma_load(a[ring], a_global[item.row + k.cta_rank * config.tile_m, at_k], full.use(ring, cta=owner))
+                k.tma_load(a[ring], a_global[corner(k, item, config)[0], at_k], full.use(ring, cta=owner))
                 k.tma_load(b[ring], b_global[item.col + k.cta_rank * b_rows, at_k], full.use(ring, cta=owner))
                 ring.advance()
         meet()

@@ -27,7 +27,7 @@ def gemm_sm90_cooperative(
         for item in k.work():
             pipeline.multiply(item, acc, min(items["k_blocks"]))
             pipeline.finish()
-            writer.store(output.columns(acc), item.row + k.cta_rank * config.tile_m, item)
+            writer.store(output.columns(acc), item)
         writer.drain()
         pipeline.end()
 

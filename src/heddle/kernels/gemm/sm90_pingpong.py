@@ -41,7 +41,7 @@ def gemm_sm90_pingpong(
                     pipeline.multiply(item, acc, min(items["k_blocks"]))
                     k.arrive(TURN_BARRIERS[other], warps=GROUPS * GROUP_WARPS)
                     pipeline.finish()
-                    writer.store(output.columns(acc), item.row + k.cta_rank * config.tile_m, item)
+                    writer.store(output.columns(acc), item)
                 with k.when(theirs):
                     pipeline.skip(item)
             writer.drain()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from heddle.kernels.gemm.place import corner, k_start
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
-from heddle.lang import Builder, Index, Item, RegisterHandle
+from heddle.lang import Builder, Item, RegisterHandle
 
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 """What setmaxnreg gives a producer group and two consumer groups: 128 x 40 + 256 x 232 is within 65,536 registers."""
@@ -43,10 +44,10 @@ class Pipeline:
             at_k = k_start(item, config) + kb * config.tile_k
             self.empty.wait(self.ring, flip=True)
             self.full.expect(self.ring, bytes=self.a.stage_bytes + self.b.stage_bytes)
-            k.tma_load(
-                self.a[self.ring], self.a_global[item.row + k.cta_rank * config.tile_m, at_k], self.full[self.ring]
-            )
-            k.tma_load(self.b[self.ring], self.b_global[item.col, at_k], self.full[self.ring], multicast=config.cluster)
+            row, col = corner(k, item, config)
+            a_box, b_box = self.a_global[row, at_k], self.b_global[col, at_k]
+            k.tma_load(self.a[self.ring], a_box, self.full[self.ring], multicast=config.cluster_n)
+            k.tma_load(self.b[self.ring], b_box, self.full[self.ring], multicast=config.cluster_m)
             self.ring.advance()
 
     def multiply(self, item: Item, acc: RegisterHandle, least_k_blocks: int) -> None:
@@ -79,8 +80,3 @@ class Pipeline:
         """Give the oldest stage that is not released yet to the producers that fill it, those of the whole cluster."""
         self.empty.arrive(self.released, cta="all" if self.config.cluster > 1 else "own")
         self.released.advance()
-
-
-def k_start(item: Item, config: GemmConfig) -> Index | int:
-    """Return the first element of k that the item covers."""
-    return item.k_begin if config.split_k > 1 else 0
