@@ -20,6 +20,7 @@ class Box:
     row_end: int
     col: int
     col_end: int
+    inside: bool = False  # known to lie inside its array
 
     def covers(self, other: Box) -> bool:
         """Tell whether every element of `other` is in this box."""
@@ -54,11 +55,12 @@ class TileArray:
         """Tell whether a box lies inside."""
         stages, rows, cols = self.values.shape
         inside = box.row >= 0 and box.row_end <= rows and box.col >= 0 and box.col_end <= cols
-        return inside and box.stage in range(stages)
+        box.inside = inside and box.stage in range(stages)
+        return box.inside
 
     def clipped(self, box: Box) -> Box:
         """Return the part of a box that lies inside (possibly empty)."""
-        if self.contains(box):
+        if box.inside or self.contains(box):
             return box
         stages, rows, cols = self.values.shape
         row, col = min(max(box.row, 0), rows), min(max(box.col, 0), cols)

@@ -12,12 +12,14 @@ from heddle.interp._arithmetic import Values, elementwise, matrix_product
 from heddle.interp._arrays import Box, TileArray
 from heddle.interp._boxes import BoxMaker
 from heddle.interp._clocks import Knowledge
-from heddle.interp._events import ASYNCHRONOUS_UNITS
+from heddle.interp._events import ASYNCHRONOUS_UNITS, WARPS_PER_GROUP
 from heddle.interp._warps import Cta, Warp
 from heddle.interp.hazards import HazardList, History, Mode, Site, Touch
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Access, DataObject, Effect, WarpProgram
 
+# Bands of rows that a history is cut into: few for boxes that span many, small ones for boxes of one warp.
+_SMALLEST_BAND_ROWS, _BANDS, _GLOBAL_BAND_ROWS = 16, 4, 64
 _OVERWRITE_FIRST = 2  # params["accumulate"]: overwrite when the loop counter is zero
 
 
@@ -51,7 +53,7 @@ class Effects:
         self.objects = {o.name: o for o in program.objects}
         self.boxes = BoxMaker(program)
         self.inputs = {t.name for t in program.tensors if t.role == "input"}
-        self.histories: dict[str, History] = {name: History() for name in tensors}
+        self.histories: dict[str, History] = {name: History(_GLOBAL_BAND_ROWS) for name in tensors}
         self.private = _private_objects(program)
         self.kinds: Mapping[str, Callable[[Doing], None]] = {
             "copy": self._copy,
@@ -189,7 +191,7 @@ class Effects:
             doing.chain,
             doing.proxy,
         )
-        if not array.is_global and not array.contains(box):
+        if not (array.is_global or box.inside or array.contains(box)):
             self.hazards.out_of_bounds(array, touch)
         return touch
 
@@ -221,6 +223,8 @@ class Effects:
         description = self.objects.get(access.object)
         if description is None:
             raise InternalError(f"an effect names object {access.object!r}, which the program does not declare")
+        if description.scope == "cluster":
+            cta = cta.cluster.ctas[0]
         array = self._array(doing.warp, description, cta)
         if access.object in self.private:
             return array, box, None
@@ -228,15 +232,17 @@ class Effects:
         key = (access.object, box.stage, owner)
         history = cta.histories.get(key)
         if history is None:
-            history = cta.histories[key] = History()
+            rows = description.shape[-2]
+            history = cta.histories[key] = History(max(_SMALLEST_BAND_ROWS, rows // _BANDS))
         return array, box, history
 
     def _array(self, warp: Warp, description: DataObject, cta: Cta) -> TileArray:
         """Return the copy of an object that this warp sees in a CTA, made when first touched."""
-        if description.scope == "cluster":
-            cta = cta.cluster.ctas[0]
-        suffix = {"warp": f"@{warp.index}", "group": f"@{warp.index // 4}"}.get(description.scope, "")
-        key = description.name + suffix
+        key = description.name
+        if description.scope == "warp":
+            key = f"{key}@{warp.index}"
+        elif description.scope == "group":
+            key = f"{key}@{warp.index // WARPS_PER_GROUP}"
         array = cta.arrays.get(key)
         if array is None:
             array = cta.arrays[key] = TileArray(description, description.name)

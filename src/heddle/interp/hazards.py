@@ -57,39 +57,47 @@ class Hazard:
         return self.text if self.times == 1 else f"{self.text} (and {self.times - 1} more times)"
 
 
-@dataclass(slots=True, eq=False)
 class History:
-    """Touches of one array that a later access may still conflict with."""
+    """Touches of one stage of an array that a later access may still conflict with, kept by bands of rows."""
 
-    touches: list[tuple[int, int, int, int, Touch]] = field(default_factory=list)  # box, flat for speed
+    __slots__ = ("_band_rows", "_bands")
+
+    def __init__(self, band_rows: int) -> None:
+        self._band_rows = band_rows
+        self._bands: dict[int, list[tuple[int, int, int, int, Touch]]] = {}  # box, flat for speed
 
     def enter(self, touch: Touch, knowledge: Knowledge) -> list[Touch]:
         """Record a touch and return the recorded ones that conflict with it.
 
         Forgets what a write covers, and what a later touch of the same source repeats: either would be found again.
-        All touches of a history are of one stage.
         """
-        conflicts: list[Touch] = []
-        stale: set[int] = set()
-        box = touch.box
-        for old in self.overlapping(box):
-            if (old.mode != touch.mode or touch.mode == "write") and not _is_ordered(old, touch, knowledge):
-                conflicts.append(old)
-            if _is_replaced(old, touch):
-                stale.add(id(old))
-        if stale:
-            self.touches = [entry for entry in self.touches if id(entry[4]) not in stale]
-        self.touches.append((box.row, box.row_end, box.col, box.col_end, touch))
-        return conflicts
+        conflicts: dict[int, Touch] = {}
+        box, mode = touch.box, touch.mode
+        row, row_end, col, col_end = box.row, box.row_end, box.col, box.col_end
+        for band in range(row // self._band_rows, (row_end - 1) // self._band_rows + 1):
+            entries = self._bands.setdefault(band, [])
+            stale = False
+            for first, last, left, right, old in entries:
+                if row >= last or first >= row_end or col >= right or left >= col_end:
+                    continue
+                if (old.mode != mode or mode == "write") and not _is_ordered(old, touch, knowledge):
+                    conflicts[id(old)] = old
+                stale = stale or _is_replaced(old, touch)
+            if stale:
+                entries[:] = [entry for entry in entries if not _is_replaced(entry[4], touch)]
+            entries.append((row, row_end, col, col_end, touch))
+        return list(conflicts.values())
 
     def overlapping(self, box: Box) -> list[Touch]:
         """Return the recorded touches that share an element with a box."""
         row, row_end, col, col_end = box.row, box.row_end, box.col, box.col_end
-        return [
-            old
-            for first, last, left, right, old in self.touches
+        found = {
+            id(old): old
+            for band in range(row // self._band_rows, (row_end - 1) // self._band_rows + 1)
+            for first, last, left, right, old in self._bands.get(band, ())
             if row < last and first < row_end and col < right and left < col_end
-        ]
+        }
+        return list(found.values())
 
 
 def _is_replaced(old: Touch, new: Touch) -> bool:
