@@ -66,13 +66,10 @@ from heddle.sim.core.shared import add_backlog, set_counter
 from heddle.sim.core.wake import schedule, sleep, visit
 
 
-def start_matrix(M: State, sm: int, owner: int, t: int) -> int:
+def start_matrix(M: State, sm: int, t: int) -> int:
     """Return when the SM's matrix unit can start on work that is complete in cycle t, in ticks."""
     start = max((t + 1) << TICK_BITS, M[sm + S_MATRIX_FREE])
-    start = max(start, M[sm + S_BACKLOG] - M[H_SLACK])
-    if M[sm + S_MATRIX_OWNER] != 0 and M[sm + S_MATRIX_OWNER] != owner:
-        start += M[H_SWITCH]
-    return int(start)
+    return int(max(start, M[sm + S_BACKLOG] - M[H_SLACK]))
 
 
 def occupy_matrix(M: State, P: Program, sm: int, cold: int, start: int) -> int:
@@ -118,7 +115,9 @@ def form_collective(M: State, P: Program, L: State, warp: int, row: int, n: int,
     """All four warps have issued their n-th warp-group instruction: it gets its place on the matrix unit."""
     cold = P[row + P_COLD]
     sm, group = M[warp + W_SM], M[warp + W_GROUP]
-    start = start_matrix(M, sm, group, t)
+    start = start_matrix(M, sm, t)
+    if M[sm + S_MATRIX_OWNER] != 0 and M[sm + S_MATRIX_OWNER] != group:
+        start += M[H_SWITCH]
     M[sm + S_MATRIX_OWNER] = group
     end = occupy_matrix(M, P, sm, cold, start)
     complete = (end + M[H_TAIL]) >> TICK_BITS
@@ -183,7 +182,7 @@ def issue_tcgen05(M: State, P: Program, L: State, warp: int, row: int, t: int) -
     if P[cold + X_CTAS] == 2:
         first = own - (M[own + S_RANK] & 1) * S_WORDS
         other = first + S_WORDS
-    start = max(start_matrix(M, first, 0, t), start_matrix(M, other, 0, t))
+    start = max(start_matrix(M, first, t), start_matrix(M, other, t))
     end = occupy_matrix(M, P, first, cold, start)
     if other != first:
         end = occupy_matrix(M, P, other, cold, start)
