@@ -6,7 +6,6 @@ How to read it: docs/howto/read_a_trace.md.
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +102,9 @@ def _write_whole(path: Path, tracks: list[Track], about: dict[str, Detail]) -> N
     """Write beside the target and rename, so that a broken run leaves no half file."""
     if not path.parent.is_dir():
         raise UserError(f"cannot write {path}: folder {path.parent} does not exist")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("wb") as file:
             write_tracks(file, tracks, about)
         temporary.replace(path)
     except BaseException:
