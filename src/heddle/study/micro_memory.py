@@ -9,6 +9,7 @@ from typing import Literal
 from heddle.ir.warp import (
     Barrier,
     BarrierRef,
+    Control,
     Count,
     Instruction,
     Register,
@@ -119,10 +120,14 @@ def chip_bandwidth(
     return bytes_ / step * condition.clock_mhz * 1e6 / 1e12
 
 
-def _bulk_loop(stages: int, bytes_: int, count: int) -> list[Instruction]:
+def _bulk_loop(stages: int, bytes_: int, count: int, arithmetic: bool) -> list[Instruction]:
     """Return a producer that keeps `stages` bulk copies in flight and refills a stage as soon as it has landed."""
     fill = BarrierRef(name="full", ring="fill")
     landed = Instruction(op="SYNCS.TRYWAIT", barrier=BarrierRef(name="full", ring="use"), advance=("use",))
+    index = [  # the loop's index, bound and coordinate, the last in a uniform register
+        Instruction(op=op, dst=Register(dst), src=registers(src), control=Control(stall=stall))
+        for op, dst, src, stall in (("IADD3", 4, 4, 4), ("ISETP", 5, 4, 4), ("IMAD", 6, 4, 4), ("R2UR", 7, 6, 8))
+    ]
 
     def copy(offset: int) -> list[Instruction]:
         ref = StreamRef(name="x", offset=offset)
@@ -133,7 +138,7 @@ def _bulk_loop(stages: int, bytes_: int, count: int) -> list[Instruction]:
 
     body = [step for i in range(stages) for step in copy(i)]
     start = len(body)
-    body += [landed, *copy(stages)]
+    body += [landed, *(index if arithmetic else []), *copy(stages)]
     body.append(Instruction(op="LOOP", target=start, level=0, count=Count(value=count)))
     return body + [landed] * stages
 
@@ -157,21 +162,23 @@ def bulk_step(
     memory: Literal["l2", "dram"] = "dram",
     sms: int = 0,
     step: int = 1,
+    arithmetic: bool = True,
 ) -> float:
     """Cycles from one bulk copy of an SM to the next, every SM (or `sms` of them) keeping `stages` in flight.
 
-    The copies go `step` blocks forward: 2 keeps small ones in one partition of L2.
+    The copies go `step` blocks forward: 2 keeps small ones in one partition of L2. `arithmetic`: the loop computes the
+    next address before it issues the copy.
     """
     sms = sms or condition.machine.sms
     lengths = (4 * stages + 8, 12 * stages + 24)
     setup = _bulk_setup(sms, stages, bytes, max(lengths), step)
     run = _chip(condition, "warm" if memory == "l2" else "cold")
-    return cycles_each(run, lambda n: _bulk_loop(stages, bytes, n), setup, lengths)
+    return cycles_each(run, lambda n: _bulk_loop(stages, bytes, n, arithmetic), setup, lengths)
 
 
 def bulk_latency(condition: Condition, bytes: int, memory: Literal["l2", "dram"]) -> float:
     """Cycles of one bulk copy and the wait for it, one warp on the chip, near partition if small."""
-    return bulk_step(condition, bytes, 1, memory, sms=1, step=2)
+    return bulk_step(condition, bytes, 1, memory, sms=1, step=2, arithmetic=False)
 
 
 def bulk_bandwidth(condition: Condition, bytes: int, stages: int = 1, memory: Literal["l2", "dram"] = "dram") -> float:
