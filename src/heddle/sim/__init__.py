@@ -1,4 +1,4 @@
-"""The SM engine: `simulate` runs a warp program on a machine, `Sim` runs it step by step. See docs/reference/engine.md."""
+"""The SM engine: `simulate` runs a warp program on a machine, `Sim` step by step. See docs/reference/engine.md."""
 
 from heddle.sim.engine import simulate
 from heddle.sim.result import EVENT, EventKind, SimResult, Stall

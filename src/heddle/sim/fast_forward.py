@@ -36,9 +36,7 @@ def anchor_warp(program: WarpProgram, extent: Extent) -> int:
 class FastForward:
     """The buffer of the fast-forward and what it has skipped."""
 
-    def __init__(
-        self, program: WarpProgram, extent: Extent, memory: NDArray[np.int64], *, enabled: bool
-    ) -> None:
+    def __init__(self, program: WarpProgram, extent: Extent, memory: NDArray[np.int64], *, enabled: bool) -> None:
         self.anchor = anchor_warp(program, extent) if enabled else 0
         if not self.anchor:
             self.buffer = np.zeros(f.F_WORDS, dtype=np.int64)

@@ -30,7 +30,7 @@ BARRIER_CTAS = {"own": 0, "leader": 1, "all": 2}
 
 
 def stage_ring(program: WarpProgram, instruction: Instruction, names: Names) -> int:
-    """Return the ring whose stage the log shows: the barrier's, else that of the first effect access with one, else -1."""
+    """Return the ring whose stage the log shows: the barrier's, else the first effect access's, else -1."""
     if instruction.barrier is not None and instruction.barrier.ring is not None:
         return names.rings.get(instruction.barrier.ring, -1)
     if instruction.effect is not None and instruction.effect < len(program.effects):

@@ -75,9 +75,7 @@ class Sim:
         self._log = EventLog(self.state, self.extent.sms if log != "sm0" else 1, LOGS[log])
         self.finished = False
         self._start(l2_state)
-        self._forward = FastForward(
-            program, self.extent, self.memory.buffer, enabled=fast_forward and mode != "chip"
-        )
+        self._forward = FastForward(program, self.extent, self.memory.buffer, enabled=fast_forward and mode != "chip")
 
     def _start(self, l2_state: str) -> None:
         """Set what depends on the options, and launch the first clusters."""

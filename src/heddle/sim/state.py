@@ -1,4 +1,4 @@
-"""Build the engine's flat state: one record each for SMs, warps, CTAs, clusters, warp groups, mbarriers (`core.layout`).
+"""Build the engine's flat state (`core.layout`): records of SMs, warps, CTAs, clusters, warp groups, mbarriers.
 
 Which clusters are simulated depends on the mode: all of the chip, or those of the launch plan's representative group.
 """
@@ -173,9 +173,16 @@ def _fill_machine(state: Array, machine: Machine, program: WarpProgram) -> None:
     state[c.H_NAMED], state[c.H_NAMED_WARP] = machine.named_barrier_cycles, machine.named_barrier_cycles_per_warp
     state[c.H_CLUSTER_BARRIER] = machine.cluster_barrier_cycles
     state[c.H_NEAR] = max(1, machine.l2_near_latency_cycles)
+    state[c.H_RINGS] = _barrier_rings(program)
     state[c.H_SHARE] = machine.tensor_port_share > 0 and _uses(program, Unit.WGMMA)
     for reads in range(c.H_WORDS - c.H_READS):
         state[c.H_READS + reads] = round(ticks * (reads / (1.0 - machine.tensor_port_share)))
+
+
+def _barrier_rings(program: WarpProgram) -> int:
+    """Return the mask of rings that choose an mbarrier somewhere."""
+    used = {i.barrier.ring for i in program.instructions if i.barrier is not None and i.barrier.ring is not None}
+    return sum(1 << number for number, ring in enumerate(program.rings) if ring.name in used)
 
 
 def _fill_sms(state: Array, extent: Extent, plan: LaunchPlan) -> None:

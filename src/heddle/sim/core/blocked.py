@@ -1,7 +1,7 @@
 """Conditions e to g, which are tested anew in every cycle: a place in the unit's queue, a free pipe, free read ports.
 
-All three are "not before cycle x" as things stand, and change only when something issues; so a candidate's cycles between
-two issues are accounted at once.
+All three are "not before cycle x" as things stand, and change only when something issues; so a candidate's cycles
+between two issues are accounted at once.
 """
 
 from __future__ import annotations

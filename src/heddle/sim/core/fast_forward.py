@@ -1,25 +1,59 @@
 """Exact fast-forward through a periodic steady state.
 
-Whenever the anchor warp takes its loop's branch, the relative state (`relative`) is compared in full with a stored one;
-the stored one is renewed at growing distances (Brent's method). If they are equal, the cycles between them are a period,
-and as many periods are skipped as no loop count, no work item and no memory record forbids: times move on (`shift`),
-counters and accounts grow by what the last period added. Nothing is approximated.
+Whenever the anchor warp takes its loop's branch, the relative state (`relative`) is compared in full with a stored
+one; the stored one is renewed at growing distances (Brent's method). If they are equal, the cycles between them are a
+period, and as many periods are skipped as no loop count, no work item and no memory record forbids: times move on
+(`shift`), counters and accounts grow by what the last period added. Nothing is approximated.
 
 The buffer `F`: a header (F_), the counters at the stored state, the stored state, the current state.
 """
 
 from __future__ import annotations
 
+from heddle.ir.opcodes import Unit
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.issue import EXIT
-from heddle.sim.core.layout import H_ANCHOR, H_HEAP_COUNT, H_PCS, H_PC_WORDS, H_SM, H_SMS, H_TIME, H_WARPS, H_WARP_COUNT, LEVELS, P_COLD, P_UNIT, P_WORDS, REASONS, ST_DEAD, S_MATRIX_BUSY, S_SHARED_BYTES, S_WORDS, W_ACCOUNT, W_BOUND, W_COUNTER, W_CTA, W_ENTRY, W_EXITS, W_ITEM_INDEX, W_ITEM_NUMBER, W_ITEM_ORDINAL, W_STATE, W_WORDS, X_LEVEL, X_STEP, X_STREAM
+from heddle.sim.core.layout import (
+    H_ANCHOR,
+    H_HEAP_COUNT,
+    H_PC_WORDS,
+    H_PCS,
+    H_SM,
+    H_SMS,
+    H_TIME,
+    H_WARP_COUNT,
+    H_WARPS,
+    LEVELS,
+    P_ACCOUNT,
+    P_COLD,
+    P_UNIT,
+    P_WORDS,
+    REASONS,
+    S_MATRIX_BUSY,
+    S_SHARED_BYTES,
+    S_WORDS,
+    ST_DEAD,
+    W_ACCOUNT,
+    W_BOUND,
+    W_COUNTER,
+    W_CTA,
+    W_ENTRY,
+    W_EXITS,
+    W_ITEM_INDEX,
+    W_ITEM_NUMBER,
+    W_ITEM_ORDINAL,
+    W_STATE,
+    W_WORDS,
+    X_LEVEL,
+    X_STEP,
+    X_STREAM,
+)
+from heddle.sim.core.memory_forward import memory_repeats, memory_skip
+from heddle.sim.core.memory_layout import COUNTERS as MEMORY_COUNTERS
+from heddle.sim.core.memory_layout import COUNTERS_END as MEMORY_COUNTERS_END
 from heddle.sim.core.relative import relative_state
 from heddle.sim.core.shared import block_of, step_of
 from heddle.sim.core.shift import shift_state
-
-from heddle.ir.opcodes import Unit
-from heddle.sim.core.memory_forward import memory_repeats, memory_skip
-from heddle.sim.core.memory_layout import COUNTERS as MEMORY_COUNTERS, COUNTERS_END as MEMORY_COUNTERS_END
+from heddle.sim.result import Stall
 
 F_STORED = 0  # 1: there is a stored state
 F_CYCLE = 1  # its cycle
@@ -46,6 +80,7 @@ RARE, BURST = 256, 32  # then BURST of every RARE
 EVENTS = 1024  # most events of a state that is looked at
 
 BULK_STORE, GLOBAL, BULK_LOAD = int(Unit.BULK_STORE), int(Unit.GLOBAL), int(Unit.BULK_LOAD)
+EXIT, SELECTED = int(Unit.EXIT), int(Stall.SELECTED)
 
 
 def copy_counts(M: State, P: Program, X: State, F: State, at: int) -> int:
@@ -108,6 +143,12 @@ def row_allows(M: State, X: State, P: Program, warp: int, cold: int, grown: int,
     return min(limit, max(repeats - 1, 0))
 
 
+def executed(M: State, P: Program, F: State, row: int) -> bool:
+    """Tell whether any warp has issued an instruction since the stored state."""
+    at = F[F_COUNTS] + M[H_WARP_COUNT] * (2 * LEVELS + REASONS) + P[row + P_ACCOUNT] + SELECTED
+    return bool(M[M[H_PCS] + P[row + P_ACCOUNT] + SELECTED] != F[at])
+
+
 def memory_allows(M: State, P: Program, X: State, F: State, t: int, limit: int) -> int:
     """Return for how many periods all memory accesses repeat; warps of a role that are in step are asked once."""
     at = F[F_COUNTS]
@@ -119,7 +160,7 @@ def memory_allows(M: State, P: Program, X: State, F: State, t: int, limit: int) 
             row = M[warp + W_ENTRY]
             while P[row + P_UNIT] != EXIT and limit > 0:
                 unit, cold = P[row + P_UNIT], P[row + P_COLD]
-                if unit in (GLOBAL, BULK_LOAD, BULK_STORE):
+                if unit in (GLOBAL, BULK_LOAD, BULK_STORE) and executed(M, P, F, row):
                     level = P[cold + X_LEVEL]
                     grown = M[warp + W_COUNTER + level] - F[at + level]
                     if grown > 0:
@@ -175,13 +216,11 @@ def skip(M: State, X: State, F: State, t: int, periods: int) -> None:
 
 def equal_states(F: State, length: int) -> bool:
     """Compare the current state with the stored one, word by word."""
-    if length != F[F_LENGTH]:
-        return False
     stored, current = F[F_STATE], F[F_CURRENT]
-    for k in range(length):
-        if F[stored + k] != F[current + k]:
-            return False
-    return True
+    k = 0
+    while k < length and F[stored + k] == F[current + k]:
+        k += 1
+    return bool(length == F[F_LENGTH] and k == length)
 
 
 def store_current(M: State, P: Program, X: State, F: State, t: int, length: int) -> None:

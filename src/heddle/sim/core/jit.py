@@ -9,6 +9,7 @@ source runs as plain Python, which is what `engine="python"` uses (see `heddle.s
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +54,8 @@ def compiled(function: F) -> F:
     if not enabled:
         return function
     import numba
-    from numba.core import config
+
+    config: Any = importlib.import_module("numba.core.config")
 
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(_directory)
@@ -102,4 +104,3 @@ def _intrinsics() -> tuple[Callable[[int], int], Callable[[int], int]]:
 
 
 ctz, top = _intrinsics() if enabled else (python_ctz, python_top)
-

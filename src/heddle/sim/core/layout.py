@@ -94,6 +94,7 @@ H_WARPS_PER_CTA = 64
 H_CONTEXTS = 65  # address of the list: for each warp of each CTA, slot by slot and SM by SM, its record
 H_SEMAPHORE_COUNT = 67
 H_PC_WORDS = 68
+H_RINGS = 69  # mask of rings that mbarriers use; the stage of the others has no influence on time
 H_POLICY_ADDRESS = 66  # of a user's compiled policy
 H_ANSWERS = 72  # 16 words: answers of a multicast
 H_READS = 96  # 256 words: ticks of n register reads while accumulators take their share of the ports

@@ -8,8 +8,136 @@ writes words to `F` from `at` on and returns the next free place. Used by `fast_
 from __future__ import annotations
 
 from heddle.sim.core.heap import State
-from heddle.sim.core.layout import A_VALUE, A_WAITERS, A_WORDS, BANKS, B_ARRIVED, B_BYTES, B_PARITY, B_WAITERS, B_WORDS, COLLECTIVES, COUNTERS, C_GROUPS, C_LIVE, C_MBARRIERS, C_NAMED, C_READ, C_VISIBLE, C_WORDS, E_KIND, E_SEQUENCE, E_TIME, E_WORDS, GROUPS, G_END, G_FORMED, G_START, G_WORDS, H_CLUSTERS, H_CLUSTER_COUNT, H_CTAS, H_END, H_FETCH, H_GROUPS_PER_CTA, H_HEAP, H_HEAP_COUNT, H_LINES, H_LIVE, H_LSU_DEPTH, H_MBARRIERS, H_QUEUE_NEXT, H_SEMAPHORES, H_SEMAPHORE_COUNT, H_SLOTS, H_SM, H_SMS, H_TCGEN05_DEPTH, H_WARPS, H_WARP_COUNT, INF, K_ARRIVED, K_FREE, K_ITEMS, K_LIVE, K_WAITERS, K_WORDS, NAMED, PIPES, QUEUE_SLOTS, Q_BLOCKED, Q_CANDIDATES, Q_LAST, Q_LAST_ROW, Q_LSU, Q_LSU_COUNT, Q_PIPE, Q_PORT, Q_TMEM_FREE, Q_WORDS, RINGS, ST_BARRIER, ST_DEAD, ST_GMMA, ST_MBARRIER, ST_SEMAPHORE, ST_TIMED, SUBPARTITIONS, S_ACTIVE, S_ACTIVE_HEAD, S_ACTIVE_TAIL, S_BACKLOG, S_FETCH_FREE, S_LINES, S_LSU_FREE, S_MATRIX_FREE, S_MATRIX_OWNER, S_PIPE, S_QUARTERS, S_TCGEN05, S_TCGEN05_COUNT, S_TMA, S_TMA_COUNT, S_TMA_FREE, S_WORDS, TICK_BITS, W_ASK, W_AT_REST, W_BULK, W_BULK_CLOSED, W_BULK_COUNT, W_BULK_OPEN, W_CAUSE, W_COPY, W_COPY_CLOSED, W_COPY_COUNT, W_COPY_OPEN, W_DONE, W_FETCH, W_GROUP, W_ITEM_INDEX, W_ITEM_NUMBER, W_LINK, W_MMA, W_MMA_COUNT, W_MMA_COUNTERS, W_MMA_GROUPS, W_NEXT_OK, W_PARITY, W_PENDING, W_PHASE, W_PHASE_REASON, W_REASON, W_ROW, W_STAGE, W_STATE, W_TCGEN05_DONE, W_WAKE, W_WORDS
-
+from heddle.sim.core.layout import (
+    A_VALUE,
+    A_WAITERS,
+    A_WORDS,
+    B_ARRIVED,
+    B_BYTES,
+    B_PARITY,
+    B_WAITERS,
+    B_WORDS,
+    BANKS,
+    C_GROUPS,
+    C_LIVE,
+    C_MBARRIERS,
+    C_NAMED,
+    C_READ,
+    C_VISIBLE,
+    C_WORDS,
+    COLLECTIVES,
+    COUNTERS,
+    E_KIND,
+    E_SEQUENCE,
+    E_TIME,
+    E_WORDS,
+    G_END,
+    G_FORMED,
+    G_START,
+    G_WORDS,
+    GROUPS,
+    H_CLUSTER_COUNT,
+    H_CLUSTERS,
+    H_CTAS,
+    H_END,
+    H_FETCH,
+    H_GROUPS_PER_CTA,
+    H_HEAP,
+    H_HEAP_COUNT,
+    H_LINES,
+    H_LIVE,
+    H_LSU_DEPTH,
+    H_MBARRIERS,
+    H_QUEUE_NEXT,
+    H_RINGS,
+    H_SEMAPHORE_COUNT,
+    H_SEMAPHORES,
+    H_SLOTS,
+    H_SM,
+    H_SMS,
+    H_TCGEN05_DEPTH,
+    H_WARP_COUNT,
+    H_WARPS,
+    INF,
+    K_ARRIVED,
+    K_FREE,
+    K_ITEMS,
+    K_LIVE,
+    K_WAITERS,
+    K_WORDS,
+    NAMED,
+    PIPES,
+    Q_BLOCKED,
+    Q_CANDIDATES,
+    Q_LAST,
+    Q_LAST_ROW,
+    Q_LSU,
+    Q_LSU_COUNT,
+    Q_PIPE,
+    Q_PORT,
+    Q_TMEM_FREE,
+    Q_WORDS,
+    QUEUE_SLOTS,
+    RINGS,
+    S_ACTIVE,
+    S_ACTIVE_HEAD,
+    S_ACTIVE_TAIL,
+    S_BACKLOG,
+    S_FETCH_FREE,
+    S_LINES,
+    S_LSU_FREE,
+    S_MATRIX_FREE,
+    S_MATRIX_OWNER,
+    S_PIPE,
+    S_QUARTERS,
+    S_TCGEN05,
+    S_TCGEN05_COUNT,
+    S_TMA,
+    S_TMA_COUNT,
+    S_TMA_FREE,
+    S_WORDS,
+    ST_BARRIER,
+    ST_DEAD,
+    ST_GMMA,
+    ST_MBARRIER,
+    ST_SEMAPHORE,
+    ST_TIMED,
+    SUBPARTITIONS,
+    TICK_BITS,
+    W_ASK,
+    W_AT_REST,
+    W_BULK,
+    W_BULK_CLOSED,
+    W_BULK_COUNT,
+    W_BULK_OPEN,
+    W_CAUSE,
+    W_COPY,
+    W_COPY_CLOSED,
+    W_COPY_COUNT,
+    W_COPY_OPEN,
+    W_DONE,
+    W_FETCH,
+    W_GROUP,
+    W_ITEM_INDEX,
+    W_ITEM_NUMBER,
+    W_LINK,
+    W_MMA,
+    W_MMA_COUNT,
+    W_MMA_COUNTERS,
+    W_MMA_GROUPS,
+    W_NEXT_OK,
+    W_PARITY,
+    W_PENDING,
+    W_PHASE,
+    W_PHASE_REASON,
+    W_REASON,
+    W_ROW,
+    W_STAGE,
+    W_STATE,
+    W_TCGEN05_DONE,
+    W_WAKE,
+    W_WORDS,
+)
 from heddle.sim.core.memory_forward import memory_relative
 
 
@@ -138,7 +266,7 @@ def relative_warp(M: State, F: State, at: int, warp: int, t: int) -> int:
     F[at + 17] = max(M[warp + W_TCGEN05_DONE] - t, 0)
     at = relative_counters(M, F, at + 18, warp, t)
     for k in range(RINGS):
-        F[at + k] = M[warp + W_STAGE + k] << 1 | M[warp + W_PARITY + k]
+        F[at + k] = M[warp + W_STAGE + k] << 1 | M[warp + W_PARITY + k] if (M[H_RINGS] >> k) & 1 else 0
     at = relative_groups(M, F, at + RINGS, warp + W_COPY, M[warp + W_COPY_COUNT], t)
     at = relative_groups(M, F, at, warp + W_BULK, M[warp + W_BULK_COUNT], t)
     if M[warp + W_GROUP] != 0:
@@ -205,7 +333,7 @@ def relative_events(M: State, F: State, at: int, t: int) -> int:
             F[place + k] = M[event + k]
     for i in range(count):
         F[first + i * E_WORDS + E_SEQUENCE] = i
-    return first + count * E_WORDS
+    return int(first + count * E_WORDS)
 
 
 def relative_state(M: State, X: State, F: State, at: int, t: int) -> int:
@@ -228,4 +356,4 @@ def relative_state(M: State, X: State, F: State, at: int, t: int) -> int:
         F[at + 1] = M[M[H_SEMAPHORES] + i * A_WORDS + A_WAITERS]
         at += 2
     at = relative_events(M, F, at, t)
-    return at + memory_relative(X, t, F, at)
+    return int(at + memory_relative(X, t, F, at))

@@ -6,7 +6,40 @@ from heddle.sim.core.conditions import grow_semaphore, release_waiters
 from heddle.sim.core.control import launch_next
 from heddle.sim.core.fast_forward import look
 from heddle.sim.core.heap import Program, State, drop_first, next_event
-from heddle.sim.core.layout import B_ARRIVED, B_BYTES, B_COUNT, B_PARITY, EV_ARRIVE, EV_BYTES, EV_COPY, EV_LAND, EV_SEMAPHORE, E_KIND, E_ROW, E_SM, E_WHERE, H_ANCHOR_HIT, H_ERROR, H_FULL_LOG, H_HEAP, H_HEAP_COUNT, H_LIVE, H_LOG, H_LOG_CAPACITY, H_LOG_COUNT, H_NEXT, H_SM, H_SMS, H_TIME, INF, P_COLD, S_WORDS, TICK_BITS, X_BYTES, X_SHARED
+from heddle.sim.core.layout import (
+    B_ARRIVED,
+    B_BYTES,
+    B_COUNT,
+    B_PARITY,
+    E_KIND,
+    E_ROW,
+    E_SM,
+    E_WHERE,
+    EV_ARRIVE,
+    EV_BYTES,
+    EV_COPY,
+    EV_LAND,
+    EV_SEMAPHORE,
+    H_ANCHOR_HIT,
+    H_ERROR,
+    H_FULL_LOG,
+    H_HEAP,
+    H_HEAP_COUNT,
+    H_LIVE,
+    H_LOG,
+    H_LOG_CAPACITY,
+    H_LOG_COUNT,
+    H_NEXT,
+    H_SM,
+    H_SMS,
+    H_TIME,
+    INF,
+    P_COLD,
+    S_WORDS,
+    TICK_BITS,
+    X_BYTES,
+    X_SHARED,
+)
 from heddle.sim.core.log import record_phase
 from heddle.sim.core.shared import add_backlog
 from heddle.sim.core.step import step_sm

@@ -1,7 +1,7 @@
 """Where a warp waits: among the candidates of its subpartition, in the wake ring, or for something that will wake it.
 
-The ring of a subpartition holds, for each of the next WAKE_SLOTS cycles, the mask of warps that wake then; warps that wake
-later are in one mask with the earliest of their cycles.
+The ring of a subpartition holds, for each of the next WAKE_SLOTS cycles, the mask of warps that wake then; warps that
+wake later are in one mask with the earliest of their cycles.
 """
 
 from __future__ import annotations

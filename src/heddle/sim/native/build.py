@@ -1,7 +1,7 @@
 """Compile a set of functions and all that they call into one module of machine code, and call it from Python.
 
-The machine code is kept on disk under a hash of the sources, the processor and the versions, beside the package or in the
-user's cache directory. A changed source file, processor or library compiles anew.
+The machine code is kept on disk under a hash of the sources, the processor and the versions, beside the package or in
+the user's cache directory. A changed source file, processor or library compiles anew.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ def _save(name: str, code: bytes) -> None:
 
 
 def build_unit(name: str, entries: Sequence[Callable[..., Any]], sources: Sequence[Path]) -> dict[str, NativeFunction]:
-    """Compile `entries`, or load them from the cache, and return them by name; `sources` are the files whose change makes the cache stale."""
+    """Compile `entries`, or load them from the cache, and return them by name.
+
+    `sources` are the files whose change makes the cache stale.
+    """
     machine = _target_machine()
     file = f"{name}-{_key(sources)}.o"
     code = _load(file)
