@@ -15,6 +15,7 @@ from heddle.sim.reference.memory import MemorySystem
 from heddle.sim.reference.schedulers import Policy, policy
 from heddle.sim.reference.setup import make_setup
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE
+from heddle.sim.reference.warm import warm_up
 from heddle.sim.result import SimResult, Stall
 
 _L2_STATES = ("warm", "cold", "flushed")
@@ -31,7 +32,7 @@ def simulate_reference(
 ) -> SimResult:
     """Simulate a program cycle by cycle.
 
-    `mode`: chip or sm; `l2_state`: warm, cold or flushed; `clock_mhz` (default: the maximum) turns times into cycles;
+    `mode`: chip or sm; `l2_state`: warm (where all fits), cold or flushed; `clock_mhz`: default the maximum;
     `scheduler`: gty, gto, lrr, or a function of (contexts that could issue, context that issued last).
     Raises UserError on a program that does not fit or gets stuck, UnsupportedError on what the engine does not model.
     """
@@ -40,6 +41,8 @@ def simulate_reference(
     clock = machine.max_clock_mhz if clock_mhz is None else clock_mhz
     setup = make_setup(program, machine, mode, l2_state)
     memory = MemorySystem(machine, clock, l2_state, share=1 if mode == "chip" else min(setup.groups, setup.resident))
+    if l2_state == "warm":
+        warm_up(memory, program, machine)
     chip = Chip(program, machine, setup, memory, policy(scheduler))
     chip.run()
     return _result(chip, clock)

@@ -134,12 +134,23 @@ class MemorySystem:
         self._ports: dict[int, int] = {}  # SM -> next free time
         self._blocks: OrderedDict[tuple[int, int], Block] = OrderedDict()  # the longest unused first
         self._spaces: dict[int, Space] = {}
-        self._resident_bytes = 0
+        self.resident_bytes = 0
         self._other_bytes = machine.l2_bytes if l2_state == "flushed" else 0
         self._other_dirty = 0  # dirty bytes of other data that are replaced but not written yet, in 1/65536
         self._other_chunks = 0
         self.l2_read_bytes = self.l2_write_bytes = 0
         self.dram_read_bytes = self.dram_write_bytes = 0
+
+    def place(self, space: Space, block: int, part: int, parts: int) -> None:
+        """Make a part resident before the kernel starts."""
+        if not 0 <= block < space.blocks:
+            return
+        self._spaces[space.number] = space
+        resident = self._blocks.setdefault((space.number, block), Block()).ready
+        for piece in space.pieces_of(part, parts):
+            if piece not in resident:
+                resident[piece] = 0
+                self.resident_bytes += space.piece_bytes
 
     def load(self, request: Request, sms: Sequence[int]) -> list[int]:
         """Serve a load that is read once from L2; return the cycle in which each SM has the data."""
@@ -190,7 +201,7 @@ class MemorySystem:
         missing = [p for p in request.space.pieces_of(request.part, request.parts) if p not in block.ready]
         for piece in missing:
             block.ready[piece] = 0
-        self._resident_bytes += len(missing) * request.space.piece_bytes
+        self.resident_bytes += len(missing) * request.space.piece_bytes
         self._make_room(request.now, key)
         return block, missing
 
@@ -220,10 +231,10 @@ class MemorySystem:
 
     def _make_room(self, now: int, keep: tuple[int, int]) -> None:
         """Let other data, then the longest unused blocks leave until all fits."""
-        excess = self._resident_bytes + self._other_bytes - self._machine.l2_bytes
+        excess = self.resident_bytes + self._other_bytes - self._machine.l2_bytes
         if excess > 0 and self._other_bytes > 0:
             self._replace_other(min(excess, self._other_bytes), now)
-        while self._resident_bytes > self._machine.l2_bytes:
+        while self.resident_bytes > self._machine.l2_bytes:
             oldest = next((key for key in self._blocks if key != keep), None)
             if oldest is None:
                 return
@@ -241,7 +252,7 @@ class MemorySystem:
     def _evict(self, key: tuple[int, int], now: int) -> None:
         number, block_index = key
         space, block = self._spaces[number], self._blocks.pop(key)
-        self._resident_bytes -= len(block.ready) * space.piece_bytes
+        self.resident_bytes -= len(block.ready) * space.piece_bytes
         for piece in sorted(block.dirty):
             self._move(space, block_index, piece, now, now * GRAINS)
             self.dram_write_bytes += space.piece_bytes
