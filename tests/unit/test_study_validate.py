@@ -79,6 +79,12 @@ def test_a_row_with_a_clock_and_launch_asks_for_them(cases: list[Case]) -> None:
     assert (asked.l2_state, asked.clock_mhz, asked.includes_launch) == ("cold", 1485.0, True)
 
 
+def test_a_kernel_whose_tile_is_known_keeps_it(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text(HEADER + "gtsim-gemm-512,h100,gemm,fp16,512,512,512,6.6,us,1485,cold,1,\n", encoding="utf-8")
+    assert request_of(read_cases(path)[0]).pins == {"tile_m": 128, "tile_n": 128, "cluster": 1, "split_k": 1}
+
+
 def test_a_warm_row_asks_for_a_back_to_back_loop(cases: list[Case]) -> None:
     asked = request_of(cases[2])
     assert (asked.l2_state, asked.rested) == ("warm", False)

@@ -13,6 +13,7 @@ from typing import Any
 
 from heddle.study.agreement import Outcome
 from heddle.study.case_file import OWN_CASES
+from heddle.study.implementations import implementation
 
 NO_STALL = ("issued", "not_selected")
 
@@ -29,7 +30,9 @@ def reason(outcome: Outcome) -> str:
     """Return the known reason of a case or its family, and the observation of the simulated run."""
     known = known_reasons()
     found = known.get(outcome.case.case_id) or known.get(outcome.case.family, "")
-    return "; ".join(part for part in (found, observation(outcome.row)) if part)
+    known_tile = implementation(outcome.case.family).why
+    tile = f"tile fixed: {known_tile}" if known_tile else ""
+    return "; ".join(part for part in (found, tile, observation(outcome.row)) if part)
 
 
 def observation(row: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from heddle.study import store
 from heddle.study.case_file import Case
 from heddle.study.choose import Choice, choose, shortlist
 from heddle.study.clock import AtClock, settle
+from heddle.study.implementations import implementation
 from heddle.study.pool import Progress
 from heddle.study.tiles import config_fields, pinned
 
@@ -111,7 +112,7 @@ def _parted(kernel: str, machine: Machine, values: Mapping[str, Any]) -> tuple[d
 
 
 def request_of(case: Case) -> Request:
-    """Return the question that a measured case asks: its sizes, L2 state, clock and launch."""
+    """Return the question that a measured case asks: its sizes, L2 state, clock, launch, and its kernel's known tile."""
     found = find_kernel(case.kernel)
     names = {parameter.name for parameter in found.parameters}
     given: dict[str, Any] = {**case.sizes, "dtype": case.dtype, "causal": int(case.causal), "direction": case.direction}
@@ -120,7 +121,7 @@ def request_of(case: Case) -> Request:
         case.gpu,
         clock_mhz=case.clock_mhz,
         l2_state=case.l2_state,
-        texts={name: value for name, value in given.items() if name in names},
+        texts={name: value for name, value in given.items() if name in names} | implementation(case.family).pins,
     )
     source = "stated by the case" if case.clock_mhz else ""
     return dataclasses.replace(asked, rested=case.gaps, includes_launch=case.includes_launch, clock_source=source)

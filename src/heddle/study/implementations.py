@@ -1,0 +1,32 @@
+"""What is publicly known of the kernel behind a measured family: tile fields that are fixed instead of chosen."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).parent / "implementations.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Implementation:
+    """Fixed fields of the tile configuration of a family's kernel, and where that is known from."""
+
+    pins: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+
+
+@functools.cache
+def implementations() -> Mapping[str, Implementation]:
+    """Return what is known, by family of cases."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return {family: Implementation(**entry) for family, entry in table.items()}
+
+
+def implementation(family: str) -> Implementation:
+    """Return what is known of a family; nothing is fixed for the others."""
+    return implementations().get(family, Implementation())
