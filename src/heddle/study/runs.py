@@ -112,7 +112,7 @@ def _parted(kernel: str, machine: Machine, values: Mapping[str, Any]) -> tuple[d
 
 
 def request_of(case: Case) -> Request:
-    """Return the question that a measured case asks: its sizes, L2 state, clock, launch, and its kernel's known tile."""
+    """Return the question that a measured case asks: sizes, L2 state, clock, launch, the tile where it is known."""
     found = find_kernel(case.kernel)
     names = {parameter.name for parameter in found.parameters}
     given: dict[str, Any] = {**case.sizes, "dtype": case.dtype, "causal": int(case.causal), "direction": case.direction}
@@ -121,7 +121,7 @@ def request_of(case: Case) -> Request:
         case.gpu,
         clock_mhz=case.clock_mhz,
         l2_state=case.l2_state,
-        texts={name: value for name, value in given.items() if name in names} | implementation(case.family).pins,
+        texts={**{n: v for n, v in given.items() if n in names}, **implementation(case.family).pins},
     )
     source = "stated by the case" if case.clock_mhz else ""
     return dataclasses.replace(asked, rested=case.gaps, includes_launch=case.includes_launch, clock_source=source)
