@@ -54,6 +54,12 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     assert [(p.name, p.read_text(encoding="utf-8")) for p in tmp_path.iterdir()] == [("result.json", "old")]
 
 
+def test_a_written_file_has_ordinary_permissions(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("", encoding="utf-8")
+    store.write_whole(tmp_path / "result.json", "{}")
+    assert (tmp_path / "result.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_a_store_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "file" / "cache"))

@@ -75,6 +75,9 @@ def write_whole(path: Path, text: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)  # a temporary file is private, a result is an ordinary file
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
