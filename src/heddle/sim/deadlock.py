@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Instruction, WarpProgram
+from heddle.sim.core import blocked
 from heddle.sim.core import layout as c
 from heddle.sim.result import Stall
 
@@ -78,6 +79,10 @@ def _meeters(program: WarpProgram, identifier: int) -> dict[str, str]:
         if OPCODES[instruction.op].unit in MEETINGS and instruction.barrier_id == identifier:
             found.setdefault(role, f"role {role!r} ({instruction.op} at pc {pc}, {_line(program, pc)})")
     return found
+
+
+def _stall(number: int) -> str:
+    return Stall(int(number)).name
 
 
 class _Reader:
@@ -173,7 +178,29 @@ class _Reader:
             ahead = int(self.state[at + c.W_MMA_COUNT]) - int(self.state[group + c.G_FORMED])
             if ahead >= self.sim.machine.wgmma_queue_depth:
                 return self._collective(at, pc)
-        return "can issue, or waits for its pipe, queue or read ports", ()
+        return self._blocked(at, pc), ()
+
+    def _blocked(self, at: int, pc: int) -> str:
+        """Return which of conditions e to g holds a warp up, or that none does."""
+        state, rows, row = self.state, self.sim.rows, pc * c.P_WORDS
+        sub, now = int(state[at + c.W_SUB]), int(state[c.H_TIME])
+        cold = int(rows[row + c.P_COLD])
+        queue = 0
+        if rows[row + c.P_QUEUE] != c.QUEUE_NONE:
+            queue = blocked.queue_until(state, rows, sub, at, row)
+        if queue > now:
+            return f"waits for a place in its unit's queue until cycle {queue} ({_stall(rows[cold + c.X_QUEUE_CAUSE])})"
+        if (pipe := blocked.pipe_until(state, rows, sub, row)) > now:
+            name = self.sim.machine.op_timing(
+                self.program.instructions[pc].op,
+                form=self.program.instructions[pc].form,
+                dtype=self.program.instructions[pc].dtype,
+                shape=self.program.instructions[pc].shape,
+            ).pipe
+            return f"waits for pipe {name} until cycle {pipe} ({_stall(rows[cold + c.X_PIPE_CAUSE])})"
+        if (ports := blocked.ports_until(state, rows, sub, at, row)) > now:
+            return f"waits for register read ports until cycle {ports} ({Stall.DISPATCH_STALL.name})"
+        return "can issue"
 
     def _time(self, at: int, pc: int) -> tuple[str, tuple[str, ...]]:
         wake = int(self.state[at + c.W_WAKE])

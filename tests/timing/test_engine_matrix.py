@@ -1,0 +1,98 @@
+"""wgmma and tcgen05: starts, durations, queues, groups by hand-computed cycles."""
+
+import dataclasses
+
+import pytest
+
+from engine_builder import EXIT, h100, issues, loop, op, program, run, waited
+from heddle.ir.warp import Barrier, BarrierRef, Instruction
+from heddle.machine import machine
+
+DURATION = 2 * 64 * 256 * 16 // 4096  # of m64n256k16 at 4096 FLOPs a cycle
+
+
+def hgmma(n: int = 256, form: str = "ss", **fields: int) -> Instruction:
+    """Return a wgmma of 64 x n x 16."""
+    return op("HGMMA", shape=(64, n, 16), form=form, dtype="fp16", **fields)
+
+
+def test_a_collective_starts_after_its_fourth_warp_and_lasts_its_flops() -> None:
+    p = program(hgmma(), op("WARPGROUP.COMMIT"), op("WARPGROUP.DEPBAR"), EXIT, warps=4)
+    assert issues(p)[2] == 1 + DURATION + h100().wgmma_tail_cycles
+
+
+@pytest.mark.parametrize(("n", "form", "cycles"), [(256, "ss", 128), (8, "rs", 13), (8, "ss", 18)])
+def test_durations_of_shapes(n: int, form: str, cycles: int) -> None:
+    # 64 x 8 x 16: 4 cycles of FLOPs; RS has a floor; SS reads (64 + 8) * 16 * 2 bytes at 128 a cycle
+    result = run(program(hgmma(n, form), EXIT, warps=4))
+    assert result.tensor_busy_cycles == cycles
+
+
+def test_collectives_of_one_group_follow_each_other() -> None:
+    p = program(hgmma(), hgmma(), op("WARPGROUP.COMMIT"), op("WARPGROUP.DEPBAR"), EXIT, warps=4)
+    assert issues(p)[3] == 1 + 2 * DURATION + h100().wgmma_tail_cycles
+
+
+def test_the_queue_holds_as_many_as_its_depth() -> None:
+    p = program(*[hgmma(stall=4)] * 4, EXIT, warps=4)
+    m = h100(wgmma_queue_depth=2)
+    # the third waits until the first has started (cycle 1), the fourth until the second has (1 + 128)
+    assert issues(p, m)[:4] == [0, 4, 8, 1 + DURATION]
+    assert waited(run(p, m), 3) == {"SELECTED": 4, "WAIT": 4 * 3, "GMMA": 4 * (DURATION - 11)}
+
+
+def test_a_pending_group_may_stay_outstanding() -> None:
+    p = program(
+        hgmma(), op("WARPGROUP.COMMIT"), hgmma(), op("WARPGROUP.COMMIT"), op("WARPGROUP.DEPBAR", pending=1), EXIT,
+        warps=4,
+    )  # fmt: skip
+    assert issues(p)[4] == 1 + DURATION + h100().wgmma_tail_cycles
+
+
+def test_switching_the_warp_group_costs_what_the_machine_says() -> None:
+    p = program(hgmma(), op("WARPGROUP.COMMIT"), op("WARPGROUP.DEPBAR"), EXIT, warps=8)
+    hidden, shown = (run(p, h100(wgmma_switch_cycles=cycles)).cycles for cycles in (0, 50))
+    assert shown == hidden + 50
+
+
+def test_shared_backlog_beyond_the_slack_delays_the_matrix_unit() -> None:
+    m = h100(shared_async_slack_cycles=100)
+    load = op("LDS", bytes=128 * 300)
+    p = program(load, hgmma(), op("WARPGROUP.COMMIT"), op("WARPGROUP.DEPBAR"), EXIT, warps=4)
+    # four warps queue 4 * 300 cycles of shared memory
+    assert issues(p, m)[3] == 1200 - 100 + DURATION + m.wgmma_tail_cycles
+
+
+def tcgen05(commit: int = 1) -> object:
+    """One warp issues an MMA and waits for its commit."""
+    done = BarrierRef(name="done")
+    return program(
+        op("UTCHMMA", shape=(128, 256, 16), form="ss", dtype="fp16"),
+        op("UTCBAR", barrier=done),
+        op("SYNCS.TRYWAIT", barrier=done),
+        EXIT,
+        barriers=(Barrier(name="done", count=1, arrivals=commit),),
+    )
+
+
+def test_a_tcgen05_commit_arrives_when_the_mma_is_complete() -> None:
+    m = dataclasses.replace(machine("b200"), tcgen05_overhead_cycles=0.0)
+    duration = 2 * 128 * 256 * 16 // m.tensor_flops_per_cycle
+    complete = 1 + duration + m.tcgen05_latency_cycles["ss_m128_1cta"]
+    assert issues(tcgen05(), m)[2] == complete + max(1, m.tcgen05_commit_cycles)
+
+
+def test_half_the_rows_take_as_long() -> None:
+    m = machine("b200")
+    busy = [
+        run(program(op("UTCHMMA", shape=(rows, 256, 16), form="ts", dtype="fp16"), EXIT), m).tensor_busy_cycles
+        for rows in (64, 128)
+    ]
+    assert busy[0] == busy[1]
+
+
+def test_a_loop_of_matrix_instructions_keeps_the_unit_busy() -> None:
+    p = program(*[hgmma()] * 4, op("WARPGROUP.COMMIT"), op("WARPGROUP.DEPBAR", pending=1), loop(0, 20), EXIT, warps=8)
+    result = run(p)
+    assert result.tensor_busy_cycles == 2 * 4 * 20 * DURATION
+    assert result.cycles < result.tensor_busy_cycles + 300
