@@ -154,5 +154,7 @@ def test_steps_without_an_access_of_the_representative_are_charged_later() -> No
     seen[:, play.SEEN_BYTES] = 100
     seen[:, play.SEEN_LOCKSTEP] = (1, 3)
     totals = np.array([[10, 1, 0, 0], [20, 2, 7, 0], [30, 3, 0, 0], [40, 4, 1, 0], [50, 5, 1, 1]])
-    ratio = tilepass.charges(tilepass.ChipRecord(streams=1, ordinals=1, seen=seen, totals=totals))
+    record = tilepass.ChipRecord(streams=1, ordinals=1, drains=False, seen=seen, totals=totals)
+    ratio, reach = tilepass.charges(record)
     assert (ratio * 100 / 65536).round(1).tolist() == [[30, 3, 7, 0], [120, 12, 2, 1]]
+    assert reach.tolist() == [[7, 0], [2, 1]]

@@ -22,6 +22,8 @@ from heddle.sim.tilepass_skeleton import Skeleton, build_skeleton
 
 Array = NDArray[np.int64]
 
+UNBOUNDED = 1 << 30  # bytes: longer than any queue
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipRecord:
@@ -32,6 +34,7 @@ class ChipRecord:
 
     streams: int
     ordinals: int  # places in the representative's item list
+    drains: bool  # schedule `launch`: an SM starts each item with empty stages
     seen: Array
     totals: Array
 
@@ -88,6 +91,7 @@ def _play(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[St
     return ChipRecord(
         streams=len(program.streams),
         ordinals=len(plan.group_items(plan.representative)),
+        drains=plan.schedule == "launch",
         seen=seen,
         totals=totals,
     )
@@ -105,8 +109,12 @@ def play_chip(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: lis
     return _play(buffer, program, plan, spaces, record=True)
 
 
-def charges(record: ChipRecord) -> Array:
-    """Return for each seen access the totals of its step for each byte of the representative, in 1/65536.
+def charges(record: ChipRecord) -> tuple[Array, Array]:
+    """Return for each seen access the totals of its step for each byte of the representative, in 1/65536; the reach.
+
+    The reach is the (L2, DRAM) work by which SMs of lower rank can be ahead. A persistent kernel never drains, and they
+    stay within one step. Under `launch` each SM begins an item with a burst of all its stages, once the SM before it
+    has had its own: there the reach has no bound.
 
     A step in which the representative accesses nothing is charged with its next access (the last one at the end), so
     that the charges of all accesses add up to the totals.
@@ -115,13 +123,14 @@ def charges(record: ChipRecord) -> Array:
     own = np.bincount(step, weights=record.seen[:, play.SEEN_BYTES], minlength=len(record.totals)).astype(np.int64)
     active = np.flatnonzero(own)
     if not len(active):
-        return np.zeros((len(step), 4), dtype=np.int64)
+        return np.zeros((len(step), 4), dtype=np.int64), np.zeros((len(step), 2), dtype=np.int64)
     sums = np.cumsum(record.totals, axis=0)[active]
     sums[-1] = record.totals.sum(axis=0)
     chip = np.zeros((len(own), 4), dtype=np.int64)
     chip[active] = np.diff(sums, axis=0, prepend=0)
-    ratio: Array = (chip << 16) // np.maximum(own, 1)[:, None]
-    return ratio[step]
+    ratio = (chip << 16) // np.maximum(own, 1)[:, None]
+    reach = np.full((len(own), 2), UNBOUNDED) if record.drains else chip[:, 2:]
+    return ratio[step], reach[step]
 
 
 def with_records(buffer: Array, record: ChipRecord) -> Array:
@@ -129,7 +138,8 @@ def with_records(buffer: Array, record: ChipRecord) -> Array:
     table_at = len(buffer)
     rows = record.ordinals * record.streams
     table = np.zeros((rows, layout.TABLE_WORDS), dtype=np.int64)
-    seen, ratio = record.seen, charges(record)
+    seen = record.seen
+    ratio, reach = charges(record)
     row = seen[:, play.SEEN_ORDINAL] * record.streams + seen[:, play.SEEN_STREAM]
     step = seen[:, play.SEEN_STEP]
     first = np.full(rows, np.iinfo(np.int64).max)
@@ -143,14 +153,14 @@ def with_records(buffer: Array, record: ChipRecord) -> Array:
     start = ends - table[:, layout.TABLE_STEPS]
     table[:, layout.TABLE_OFFSET] = table_at + rows * layout.TABLE_WORDS + start * layout.RECORD_WORDS
     place = start[row] + step - first[row]
-    records = _records(seen, ratio, place, int(ends[-1]) if rows else 0)
+    records = _records(seen, ratio, reach, place, int(ends[-1]) if rows else 0)
     whole = np.concatenate([buffer, table.reshape(-1), records.reshape(-1)])
     whole[layout.RECORD_TABLE] = table_at
     whole[layout.RECORD_ITEMS] = record.ordinals
     return whole
 
 
-def _records(seen: Array, ratio: Array, place: Array, count: int) -> Array:
+def _records(seen: Array, ratio: Array, reach: Array, place: Array, count: int) -> Array:
     """Return the records [position, RECORD_WORDS]; accesses that share a position are averaged by bytes.
 
     A position that is accessed again later (a block read in each turn of an outer loop) is late if most accesses are.
@@ -165,5 +175,7 @@ def _records(seen: Array, ratio: Array, place: Array, count: int) -> Array:
     for column, word in enumerate(words):
         share = np.bincount(place, weights=ratio[:, column].astype(np.float64) * nbytes, minlength=count)
         records[:, word] = np.rint(share / np.maximum(own, 1)).astype(np.int64)
+    records[place, layout.RECORD_L2_REACH] = reach[:, 0]
+    records[place, layout.RECORD_DRAM_REACH] = reach[:, 1]
     records[place, layout.RECORD_PARITY] = seen[:, play.SEEN_PARITY]
     return records

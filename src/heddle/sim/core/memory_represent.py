@@ -18,9 +18,11 @@ from heddle.sim.core.memory_layout import (
     L2_LEAD,
     RECORD_DRAM,
     RECORD_DRAM_AHEAD,
+    RECORD_DRAM_REACH,
     RECORD_ITEMS,
     RECORD_L2,
     RECORD_L2_AHEAD,
+    RECORD_L2_REACH,
     RECORD_TABLE,
     RECORD_WORDS,
     STREAMS,
@@ -49,7 +51,7 @@ def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) 
     """Charge L2 with what the whole chip moves while the representative moves `nbytes`; return when it is served.
 
     In the first round the representative comes after all SMs of lower rank; from then on they are ahead of it by the
-    longest wait that it had (the lead).
+    longest wait that it had (the lead), as far as they can be (the record's reach).
     """
     own = duration(nbytes, mem[L2_COEFFICIENT])
     length = max(own, duration((nbytes * mem[record + RECORD_L2]) >> 16, mem[L2_COEFFICIENT]))
@@ -57,7 +59,8 @@ def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) 
     start = max(mem[L2_FREE], now - mem[L2_LEAD])
     mem[L2_FREE] = start + length
     served = max(start + ahead, arrival + own)
-    mem[L2_LEAD] = max(mem[L2_LEAD], served - arrival - own)
+    reach = duration(mem[record + RECORD_L2_REACH], mem[L2_COEFFICIENT]) - own
+    mem[L2_LEAD] = max(mem[L2_LEAD], min(served - arrival - own, reach))
     return int(served)
 
 
@@ -72,5 +75,6 @@ def represent_dram(mem: Buffer, now: int, served: int, record: int, waits: bool,
     chunk = duration(min(nbytes, CHUNK_BYTES), mem[CHANNEL_COEFFICIENT])
     ahead = duration((nbytes * mem[record + RECORD_DRAM_AHEAD]) >> 16, mem[DRAM_COEFFICIENT])
     end = max(start + ahead, served + chunk)
-    mem[DRAM_LEAD] = max(mem[DRAM_LEAD], end - served - chunk)
+    reach = duration(mem[record + RECORD_DRAM_REACH], mem[DRAM_COEFFICIENT])
+    mem[DRAM_LEAD] = max(mem[DRAM_LEAD], min(end - served - chunk, reach))
     return int(end + extra)
