@@ -73,4 +73,5 @@ def _compile_policy(choose: Callable[[int, int, int, int], int]) -> tuple[Any, i
         return function, int(function.address)
     except NumbaError:
         callback = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)(choose)
-        return callback, int(ctypes.cast(callback, ctypes.c_void_p).value or 0)
+        address: int = ctypes.cast(callback, ctypes.c_void_p).value or 0
+        return callback, address
