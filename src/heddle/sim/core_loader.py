@@ -70,7 +70,7 @@ def _compile_policy(choose: Callable[[int, int, int, int], int]) -> tuple[Any, i
 
     try:
         function = numba.cfunc("int64(int64, int64, int64, int64)")(choose)
-        return function, int(function.address)
+        return function, int(function.address or 0)
     except NumbaError:
         callback = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)(choose)
         address: int = ctypes.cast(callback, ctypes.c_void_p).value or 0

@@ -11,6 +11,7 @@ The buffer `F`: a header (F_), the counters at the stored state, the stored stat
 from __future__ import annotations
 
 from heddle.ir.opcodes import Unit
+from heddle.sim.core.flush import flush_accounts
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     H_ANCHOR,
@@ -259,6 +260,7 @@ def look(M: State, P: Program, X: State, F: State, until: int) -> None:
         F[F_STORED] = 0
         F[F_POWER] = 1
         return
+    flush_accounts(M, P, t)  # what held a warp up in the past is no part of the relative state
     length = relative_state(M, X, F, F[F_CURRENT], t) - F[F_CURRENT]
     if F[F_STORED] != 0 and equal_states(F, length):
         periods = loops_allow(M, F, (until - t) // (t - F[F_CYCLE]))

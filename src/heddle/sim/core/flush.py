@@ -1,4 +1,4 @@
-"""Account all warps up to now, for a result in the middle of a simulation. Works on a copy of the state."""
+"""Account all warps up to now: for a result in the middle of a simulation, and before two states are compared."""
 
 from __future__ import annotations
 
