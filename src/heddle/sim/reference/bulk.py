@@ -11,7 +11,7 @@ from heddle.sim.reference.mbarrier import element, landing, remote_cycles, signa
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE, Server, duration, floor_cycles
 from heddle.sim.reference.unit import UnitModel
 from heddle.sim.reference.warp import Warp
-from heddle.sim.result import Stall
+from heddle.sim.result import EventKind, Stall
 
 if TYPE_CHECKING:
     from heddle.sim.reference.cta import Cta
@@ -63,9 +63,11 @@ class BulkLoad(BulkUnit):
         answers = self.sm.chip.load(
             warp, instruction, cycle, leaves=leaves, extra_latency=latency, sms=[cta.sm for cta in receivers]
         )
+        log = self.sm.chip.log
         for cta, answer in zip(receivers, answers, strict=True):
             self.sm.chip.events.at(answer, cta.sm.shared.landing(instruction.bytes))
             cta.sm.shared.bytes += instruction.bytes
+            log.span(EventKind.COPY, warp, cycle, answer, detail=cta.rank, stage=log.stage(warp, instruction))
             self._signal(warp, instruction, cta, answer, multicast=multicast)
             if cta is warp.cta:
                 self.release_write(warp, instruction, answer)
@@ -93,6 +95,8 @@ class BulkStore(BulkUnit):
         source_read = floor_cycles(start + length)
         visible = self.sm.chip.store(warp, instruction, cycle, leaves=source_read + 1)
         warp.open_bulk.append(source_read)
+        log = self.sm.chip.log
+        log.span(EventKind.STORE, warp, cycle, source_read, stage=log.stage(warp, instruction))
         warp.cta.note_store(source_read=source_read, visible=visible)
         self.release_write(warp, instruction, visible)
         self.release_read(warp, instruction, source_read)

@@ -9,6 +9,7 @@ import numpy as np
 from heddle.errors import UserError
 from heddle.ir.warp import Instruction, Stream, StreamRef, WarpProgram
 from heddle.machine.spec import Machine, OpTiming
+from heddle.sim.reference.event_log import EventRecorder
 from heddle.sim.reference.events import Events
 from heddle.sim.reference.launch import Launcher
 from heddle.sim.reference.memory import MemorySystem, Request, block_spaces
@@ -26,10 +27,16 @@ class Chip:
     """Advances time one cycle at a time until every warp has ended."""
 
     def __init__(
-        self, program: WarpProgram, machine: Machine, setup: Setup, memory: MemorySystem, policy: Policy
+        self,
+        program: WarpProgram,
+        machine: Machine,
+        setup: Setup,
+        memory: MemorySystem,
+        policy: Policy,
+        log: EventRecorder,
     ) -> None:
         self.program, self.machine, self.setup = program, machine, setup
-        self.memory, self.policy = memory, policy
+        self.memory, self.policy, self.log = memory, policy, log
         self.events = Events()
         self.semaphores = Semaphores()
         self.ring_depth = {ring.name: ring.depth for ring in program.rings}

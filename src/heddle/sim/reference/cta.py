@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from heddle.sim.reference.events import Action
 from heddle.sim.reference.mbarrier import Mbarrier
 from heddle.sim.reference.named_barrier import CountedBarrier
 from heddle.sim.reference.warp import Warp
@@ -59,7 +60,10 @@ class Cta:
         self.source_read = 0
         self.stores_visible = 0
         program = cluster.chip.program
-        self.mbarriers = {b.name: [Mbarrier(b.arrivals) for _ in range(b.count)] for b in program.barriers}
+        self.mbarriers = {
+            barrier.name: [Mbarrier(barrier.arrivals, self._completion(index, place)) for place in range(barrier.count)]
+            for index, barrier in enumerate(program.barriers)
+        }
         self._named: dict[int, CountedBarrier] = {}
         self._collectives: dict[int, list[Collective]] = {}
         self.warps = [
@@ -68,6 +72,10 @@ class Cta:
             if not role.leader_only or rank == 0
             for index in range(role.warps)
         ]
+
+    def _completion(self, barrier: int, element: int) -> Action:
+        """Return what happens when a phase of an mbarrier completes."""
+        return lambda now: self.cluster.chip.log.barrier(self, barrier, element, now)
 
     def named_barrier(self, number: int) -> CountedBarrier:
         """Return a named barrier of the CTA."""

@@ -11,6 +11,7 @@ from heddle.errors import unknown_name
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim.reference.chip import Chip
+from heddle.sim.reference.event_log import EventRecorder
 from heddle.sim.reference.memory import MemorySystem
 from heddle.sim.reference.schedulers import Policy, policy
 from heddle.sim.reference.setup import make_setup
@@ -29,11 +30,13 @@ def simulate_reference(
     l2_state: str = "warm",
     clock_mhz: float | None = None,
     scheduler: str | Policy = "gty",
+    log: bool = False,
 ) -> SimResult:
     """Simulate a program cycle by cycle.
 
     `mode`: chip or sm; `l2_state`: warm (where all fits), cold or flushed; `clock_mhz`: default the maximum;
-    `scheduler`: gty, gto, lrr, or a function of (contexts that could issue, context that issued last).
+    `scheduler`: gty, gto, lrr, or a function of (contexts that could issue, context that issued last); `log`:
+    keep all events of all simulated SMs but the spans of waiting.
     Raises UserError on a program that does not fit or gets stuck, UnsupportedError on what the engine does not model.
     """
     if l2_state not in _L2_STATES:
@@ -43,7 +46,9 @@ def simulate_reference(
     memory = MemorySystem(machine, clock, l2_state, share=1 if mode == "chip" else min(setup.groups, setup.resident))
     if l2_state == "warm":
         warm_up(memory, program, machine)
-    chip = Chip(program, machine, setup, memory, policy(scheduler))
+    index = {number: row for row, number in enumerate(setup.sm_numbers)}
+    recorder = EventRecorder(program, index, on=log)
+    chip = Chip(program, machine, setup, memory, policy(scheduler), recorder)
     chip.run()
     return _result(chip, clock)
 
@@ -80,4 +85,5 @@ def _result(chip: Chip, clock_mhz: float) -> SimResult:
         simulated_sms=len(sms),
         clock_mhz=clock_mhz,
         mode=chip.setup.mode,
+        log=chip.log.array(),
     )

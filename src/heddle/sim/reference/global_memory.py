@@ -6,7 +6,7 @@ from heddle.ir.warp import Instruction
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE, duration, floor_cycles
 from heddle.sim.reference.unit import UnitModel
 from heddle.sim.reference.warp import Warp
-from heddle.sim.result import Stall
+from heddle.sim.result import EventKind, Stall
 
 L1_BYTES_PER_CYCLE = 128  # width of the path to L1 (docs/reference/engine.md, section 4, GLOBAL)
 _STORES = ("STG", "RED")
@@ -24,12 +24,15 @@ class GlobalUnit(UnitModel):
     def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
         length = max(TICKS_PER_CYCLE, duration(instruction.bytes, L1_BYTES_PER_CYCLE))
         start = floor_cycles(self.sm.lsu.serve(warp.subpartition, cycle, length))
+        log = self.sm.chip.log
         if instruction.op in _STORES:
             answer = self.sm.chip.store(warp, instruction, cycle, leaves=start + 1)
             warp.cta.note_store(source_read=start + 2, visible=answer)
+            log.span(EventKind.STORE, warp, cycle, start + 2, stage=log.stage(warp, instruction))
         else:
             extra_latency = self.machine.cp_async_extra_latency_cycles if instruction.op == "LDGSTS" else 0
             (answer,) = self.sm.chip.load(warp, instruction, cycle, leaves=start + 1, extra_latency=extra_latency)
+            log.span(EventKind.COPY, warp, cycle, answer, detail=warp.cta.rank, stage=log.stage(warp, instruction))
         if instruction.op == "LDGSTS":
             self._copy(warp, instruction, answer)
         self.release_write(warp, instruction, answer)

@@ -18,30 +18,32 @@ if TYPE_CHECKING:
 class Mbarrier:
     """Counts arrivals and expected bytes; a phase completes when both are met."""
 
-    def __init__(self, arrivals: int) -> None:
+    def __init__(self, arrivals: int, completed: Action) -> None:
         self._needed = arrivals
+        self._completed = completed  # called with the cycle of each phase completion
         self.arrived = 0
         self.expected_bytes = 0
         self.parity = 0
 
-    def arrive(self) -> None:
+    def arrive(self, now: int) -> None:
         """Count an arrival that takes effect now."""
         self.arrived += 1
-        self._test()
+        self._test(now)
 
     def expect(self, amount: int) -> None:
         """Expect bytes; this completes no phase by itself."""
         self.expected_bytes += amount
 
-    def land(self, amount: int) -> None:
+    def land(self, amount: int, now: int) -> None:
         """Count bytes that have landed."""
         self.expected_bytes -= amount
-        self._test()
+        self._test(now)
 
-    def _test(self) -> None:
+    def _test(self, now: int) -> None:
         if self.arrived >= self._needed and self.expected_bytes == 0:
             self.arrived = 0
             self.parity ^= 1
+            self._completed(now)
 
 
 def signalled(warp: Warp, barrier: BarrierRef) -> list[Cta]:
@@ -66,14 +68,9 @@ def remote_cycles(warp: Warp, owner: Cta) -> int:
     return 0 if owner is warp.cta else warp.cta.sm.machine.cluster_remote_cycles
 
 
-def arrival(barrier: Mbarrier) -> Action:
-    """Return the effect of one arrival."""
-    return lambda now: barrier.arrive()
-
-
 def landing(barrier: Mbarrier, amount: int) -> Action:
     """Return the effect of bytes that land."""
-    return lambda now: barrier.land(amount)
+    return lambda now: barrier.land(amount, now)
 
 
 def signal(events: Events, warp: Warp, instruction: Instruction, cycle: int) -> None:
@@ -81,7 +78,7 @@ def signal(events: Events, warp: Warp, instruction: Instruction, cycle: int) -> 
     assert instruction.barrier is not None
     for owner in signalled(warp, instruction.barrier):
         barrier = element(owner, warp, instruction.barrier)
-        events.at(cycle + remote_cycles(warp, owner), arrival(barrier))
+        events.at(cycle + remote_cycles(warp, owner), barrier.arrive)
 
 
 class MbarrierArrive(UnitModel):

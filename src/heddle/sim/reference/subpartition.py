@@ -95,6 +95,7 @@ class Subpartition:
     def _issue(self, warp: Warp, cycle: int) -> None:
         instruction = self._instruction(warp)
         warp.branch_target = None
+        self.sm.chip.log.issue(warp, instruction, cycle)
         if warp.acts(instruction):
             self.sm.pipes.occupy(self.sm.chip.timing(instruction), self.index, cycle)
             extra = self._ports.read(warp, instruction, cycle)

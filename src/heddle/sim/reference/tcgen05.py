@@ -11,7 +11,7 @@ from heddle.sim.reference.mbarrier import signal
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE, duration, floor_cycles, ticks
 from heddle.sim.reference.unit import UnitModel
 from heddle.sim.reference.warp import Warp
-from heddle.sim.result import Stall
+from heddle.sim.result import EventKind, Stall
 
 if TYPE_CHECKING:
     from heddle.sim.reference.sm import Sm
@@ -41,8 +41,11 @@ class Tcgen05Mma(UnitModel):
         self.sm.tcgen05_starts.append(start)
         complete = floor_cycles(start + length + self._latency(instruction) * TICKS_PER_CYCLE)
         warp.tcgen05_complete = max(warp.tcgen05_complete, complete)
+        log, read = self.sm.chip.log, floor_cycles(start + length)
+        log.span(EventKind.TENSOR, warp, floor_cycles(start), read, stage=log.stage(warp, instruction))
+        log.span(EventKind.COMPLETE, warp, complete, complete)
         self.release_write(warp, instruction, complete)
-        self.release_read(warp, instruction, floor_cycles(start + length))
+        self.release_read(warp, instruction, read)
 
     def _sms(self, warp: Warp, instruction: Instruction) -> list[Sm]:
         if instruction.ctas == 1:

@@ -7,7 +7,7 @@ from heddle.sim.reference.matrix_unit import element_bytes, rate_scale
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE, duration, floor_cycles
 from heddle.sim.reference.unit import UnitModel
 from heddle.sim.reference.warp import Warp
-from heddle.sim.result import Stall
+from heddle.sim.result import EventKind, Stall
 
 GROUP_WARPS = 4
 
@@ -64,9 +64,19 @@ class Wgmma(UnitModel):
         self.sm.shared.bytes += shared_bytes
         collective.start, collective.read = start, start + length
         collective.complete = collective.read + self.machine.wgmma_tail_cycles * TICKS_PER_CYCLE
+        self._record(collective, warp, instruction)
         for member, issued in collective.members:
             member.finish(issued.control.write_barrier, floor_cycles(collective.complete))
             member.finish(issued.control.read_barrier, floor_cycles(collective.read))
+
+    def _record(self, collective: Collective, warp: Warp, instruction: Instruction) -> None:
+        """Log the work, under the name of the first warp of the group."""
+        assert collective.start is not None
+        first = min((member for member, _ in collective.members), key=lambda member: member.index)
+        log, read, complete = self.sm.chip.log, floor_cycles(collective.read), floor_cycles(collective.complete)
+        stage = log.stage(warp, instruction)
+        log.span(EventKind.TENSOR, first, floor_cycles(collective.start), read, pc=warp.pc, stage=stage)
+        log.span(EventKind.COMPLETE, first, complete, complete, pc=warp.pc)
 
     def _shared_bytes(self, instruction: Instruction) -> int:
         m, n, k = instruction.shape or (0, 0, 0)
