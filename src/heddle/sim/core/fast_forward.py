@@ -16,6 +16,7 @@ from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     H_ANCHOR,
     H_HEAP_COUNT,
+    H_ISSUED,
     H_PC_WORDS,
     H_PCS,
     H_SM,
@@ -64,7 +65,7 @@ F_SINCE = 4
 F_ITEM = 5  # work item and its number that the anchor was in
 F_NUMBER = 6
 F_LOOKS = 7  # states looked at in this item
-F_LAST = 8  # cycle of the last look
+F_LAST = 8  # warp instructions issued at the last look
 F_SKIPPED = 9  # cycles skipped so far
 F_REPEATS = 10  # skips so far
 F_COUNTS = 11  # address of the counters at the stored state
@@ -75,7 +76,7 @@ F_LIST = 32  # last LIST skips: begin, end, times
 LIST = 64
 F_WORDS = 256
 
-SPACING_CYCLES = 256  # least distance of two looks, so that looking costs little
+SPACING = 500  # warp instructions between two looks at least, so that looking costs little
 KEEN = 64  # looks in an item before they become rare
 RARE, BURST = 256, 32  # then BURST of every RARE
 EVENTS = 1024  # most events of a state that is looked at
@@ -252,9 +253,9 @@ def look(M: State, P: Program, X: State, F: State, until: int) -> None:
     anchor = M[H_ANCHOR]
     if M[anchor + W_ITEM_INDEX] != F[F_ITEM] or M[anchor + W_ITEM_NUMBER] != F[F_NUMBER]:
         begin_item(M, F, anchor)
-    if t - F[F_LAST] < SPACING_CYCLES or M[H_HEAP_COUNT] > EVENTS:
+    if M[H_ISSUED] - F[F_LAST] < SPACING or M[H_HEAP_COUNT] > EVENTS:
         return
-    F[F_LAST] = t
+    F[F_LAST] = M[H_ISSUED]
     F[F_LOOKS] += 1
     if F[F_LOOKS] > KEEN and F[F_LOOKS] % RARE >= BURST:
         F[F_STORED] = 0
@@ -267,7 +268,6 @@ def look(M: State, P: Program, X: State, F: State, until: int) -> None:
         periods = memory_allows(M, P, X, F, t, periods)
         if periods > 0:
             skip(M, X, F, t, periods)
-            F[F_LAST] = M[H_TIME]
             F[F_STORED] = 0
         return
     F[F_SINCE] += 1

@@ -19,6 +19,7 @@ from heddle.sim.core.layout import (
     H_BANKS,
     H_CLUSTER_BARRIER,
     H_FETCH,
+    H_ISSUED,
     H_LOG,
     H_NAMED,
     H_NAMED_WARP,
@@ -269,6 +270,7 @@ def release_counters(M: State, P: Program, warp: int, row: int, t: int) -> None:
 def issue(M: State, P: Program, L: State, X: State, sub: int, warp: int, t: int) -> None:
     """Issue the warp's instruction in cycle t and decide when the warp is looked at next."""
     row = M[warp + W_ROW]
+    M[H_ISSUED] += 1
     M[warp + W_ACCOUNT + SELECTED] += 1
     M[M[H_PCS] + P[row + P_ACCOUNT] + SELECTED] += 1
     M[warp + W_DONE] = t + 1
