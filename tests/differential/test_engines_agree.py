@@ -119,3 +119,24 @@ def test_comparison_notices_one_changed_stall_count() -> None:
     changed = dataclasses.replace(program, instructions=code)
     lines = differences(run("reference", program, machine, options), run("reference", changed, machine, options))
     assert any(line.startswith("stalls_pc[") for line in lines)
+
+
+@pytest.mark.parametrize("seed", [0, 6, 30, 34])
+def test_users_policy_means_the_same_in_both_engines(seed: int) -> None:
+    program, machine, options = random_case(seed)
+
+    def highest_in_even_cycles(ready: int, last: int, subpartition: int, cycle: int) -> int:
+        lowest = 0
+        while not (ready >> lowest) & 1:
+            lowest += 1
+        highest = lowest
+        for bit in range(64):
+            if (ready >> bit) & 1:
+                highest = bit
+        return highest if (cycle + subpartition) % 2 == 0 else lowest
+
+    mine = {**options, "scheduler": highest_in_even_cycles}
+    lines = differences(
+        simulate(program, machine, engine="reference", **mine), simulate(program, machine, fast_forward=False, **mine)
+    )
+    assert not lines, lines

@@ -132,9 +132,17 @@ def test_warm_state_that_does_not_fit_is_declined() -> None:
         simulate_reference(load, simple_machine(l2_bytes=256))
 
 
+def oldest(ready: int, last: int, subpartition: int, cycle: int) -> int:
+    """Take the lowest context."""
+    return (ready & -ready).bit_length() - 1
+
+
 def test_users_policy_decides() -> None:
-    code = "  [B------:R-:W-:S01] NOP"
-    oldest = simulate_reference(
-        program(code, 5), simple_machine(), l2_state="cold", scheduler=lambda ready, last: ready[0]
-    )
-    assert states(oldest, 0) == {"SELECTED": 2}
+    two = program("  [B------:R-:W-:S01] NOP", warps=5)
+    result = simulate_reference(two, simple_machine(), l2_state="cold", scheduler=oldest)
+    assert states(result, 0) == {"SELECTED": 2}
+
+
+def test_policy_that_picks_a_warp_that_cannot_issue_is_refused() -> None:
+    with pytest.raises(UserError, match="chose bit 7 of mask 0b1; it must choose one that is set"):
+        simulate_reference(program(""), simple_machine(), l2_state="cold", scheduler=lambda *_: 7)

@@ -72,15 +72,21 @@ def _reference(
     l2_state: L2State,
     max_cycles: int | None,
 ) -> SimResult:
-    """Run the reference engine, which has no log, no representative mode and runs to the end."""
+    """Run the reference engine, which has no representative mode, logs all or nothing, and runs to the end."""
     from heddle.sim.reference import simulate_reference
 
     if mode == "representative":
         raise UnsupportedError("the reference engine has no representative mode", hint='use mode="chip" or mode="sm"')
-    if log != "off" or until is not None or max_cycles is not None:
-        raise UnsupportedError("the reference engine has no log and no limit", hint='use engine="numba" or "python"')
-    if callable(scheduler):
-        raise UnsupportedError(
-            "policies of the two engines differ", hint="call heddle.sim.reference.simulate_reference"
-        )
-    return simulate_reference(program, machine, mode=mode, l2_state=l2_state, clock_mhz=clock_mhz, scheduler=scheduler)
+    if log not in ("off", "all"):
+        raise UnsupportedError(f"the reference engine has no log level {log!r}", hint='use log="all"')
+    if until is not None or max_cycles is not None:
+        raise UnsupportedError("the reference engine has no limit", hint='use engine="numba" or "python"')
+    return simulate_reference(
+        program,
+        machine,
+        mode=mode,
+        l2_state=l2_state,
+        clock_mhz=clock_mhz,
+        scheduler=scheduler,
+        log=log == "all",
+    )

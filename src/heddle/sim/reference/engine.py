@@ -35,8 +35,8 @@ def simulate_reference(
     """Simulate a program cycle by cycle.
 
     `mode`: chip or sm; `l2_state`: warm (where all fits), cold or flushed; `clock_mhz`: default the maximum;
-    `scheduler`: gty, gto, lrr, or a function of (contexts that could issue, context that issued last); `log`:
-    keep all events of all simulated SMs but the spans of waiting.
+    `scheduler`: gty, gto, lrr, or a function (`schedulers.Policy`); `log`: keep all events of all simulated SMs but
+    the spans of waiting.
     Raises UserError on a program that does not fit or gets stuck, UnsupportedError on what the engine does not model.
     """
     if l2_state not in _L2_STATES:

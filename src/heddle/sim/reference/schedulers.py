@@ -6,22 +6,31 @@ from collections.abc import Callable
 
 from heddle.errors import unknown_name
 
-Policy = Callable[[list[int], int], int]  # contexts that could issue (ascending), context that issued last (-1: none)
+Policy = Callable[[int, int, int, int], int]
+"""(mask of contexts that could issue, bit that issued last or -1, subpartition, cycle) -> bit of the warp that issues.
+
+Bit i is the i-th warp context of the subpartition; the same form as in `heddle.sim.scheduler`.
+"""
 
 
-def gty(ready: list[int], last: int) -> int:
+def bits(mask: int) -> list[int]:
+    """Return the bits that are set, ascending."""
+    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+
+
+def gty(ready: int, last: int, subpartition: int, cycle: int) -> int:
     """Greedy, then youngest: stay with the last warp, else take the highest context."""
-    return last if last in ready else ready[-1]
+    return last if last in bits(ready) else bits(ready)[-1]
 
 
-def gto(ready: list[int], last: int) -> int:
+def gto(ready: int, last: int, subpartition: int, cycle: int) -> int:
     """Greedy, then oldest: stay with the last warp, else take the lowest context."""
-    return last if last in ready else ready[0]
+    return last if last in bits(ready) else bits(ready)[0]
 
 
-def lrr(ready: list[int], last: int) -> int:
+def lrr(ready: int, last: int, subpartition: int, cycle: int) -> int:
     """Loose round robin: the next context after the last one, cyclically."""
-    return next((context for context in ready if context > last), ready[0])
+    return next((bit for bit in bits(ready) if bit > last), bits(ready)[0])
 
 
 POLICIES: dict[str, Policy] = {"gty": gty, "gto": gto, "lrr": lrr}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from heddle.errors import UserError
 from heddle.ir.opcodes import OPCODES
 from heddle.ir.warp import Instruction
 from heddle.sim.reference.ports import RegisterPorts
@@ -25,7 +26,7 @@ class Subpartition:
         self.sm = sm
         self.index = index
         self.warps: list[Warp] = []
-        self._last = -1  # context that issued last
+        self._last = -1  # bit of the context that issued last
         self._ports = RegisterPorts(sm.machine, sm.chip.branch_targets, sm.matrix.registers_active)
         self._latched_conditions = (self._started, self._ready, self._counters, self._unit)
 
@@ -37,16 +38,30 @@ class Subpartition:
     def cycle(self, cycle: int) -> None:
         """Test all warps, issue at most one, and charge one state to each."""
         states = [(warp, self._blocked(warp, cycle)) for warp in self.warps]
-        ready = {warp.context: warp for warp, reason in states if reason is None}
-        chosen = ready[self.sm.chip.policy(list(ready), self._last)] if ready else None
+        ready = {self._bit(warp): warp for warp, reason in states if reason is None}
+        chosen = self._choose(ready, cycle) if ready else None
         for warp, reason in states:
             if reason is None:
                 reason = Stall.SELECTED if warp is chosen else Stall.NOT_SELECTED
             self.sm.chip.account(warp, reason)
         if chosen is not None:
             self._issue(chosen, cycle)
-            self._last = chosen.context
+            self._last = self._bit(chosen)
             self.warps = [warp for warp in self.warps if not warp.ended]
+
+    def _bit(self, warp: Warp) -> int:
+        """Return the place of a warp's context among all contexts of this subpartition."""
+        count = len(self.sm.subpartitions)
+        contexts = range(self.index, self.sm.chip.program.warps_per_cta, count)  # of one CTA
+        return warp.cta.slot * len(contexts) + warp.index // count
+
+    def _choose(self, ready: dict[int, Warp], cycle: int) -> Warp:
+        """Let the policy pick one of the warps that could issue."""
+        mask = sum(1 << bit for bit in ready)
+        bit = self.sm.chip.policy(mask, self._last, self.index, cycle)
+        if bit not in ready:
+            raise UserError(f"the scheduler policy chose bit {bit} of mask {mask:#b}; it must choose one that is set")
+        return ready[bit]
 
     def _instruction(self, warp: Warp) -> Instruction:
         return self.sm.chip.program.instructions[warp.pc]
