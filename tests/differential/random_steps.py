@@ -59,10 +59,10 @@ class Context:
         self.rings[name] = self.rng.choice([1, 2, 3])
         return name
 
-    def barrier(self, ring: str, arrivals: int, offset: int = 0) -> str:
-        """Declare mbarriers, one for each stage of a ring and `offset` more."""
+    def barrier(self, ring: str, arrivals: int) -> str:
+        """Declare mbarriers, one for each stage of a ring."""
         name = f"barrier{len(self.barriers)}"
-        self.barriers[name] = (self.rings[ring] + offset, arrivals)
+        self.barriers[name] = (self.rings[ring], arrivals)
         return name
 
     def stream(self, direction: Direction, block_bytes: int, multicast: int = 1) -> str:
@@ -271,7 +271,7 @@ def tma_ring(context: Context) -> None:
     by: By = rng.choice(["warp", "group", "role"])
     arriving = {"warp": lambda b: b.warps, "group": lambda b: -(-b.warps // 4), "role": lambda b: 1}[by]
     ring, offset = context.ring(), rng.choice([0, 0, 1])
-    full = BarrierRef(name=context.barrier(ring, 1, offset), ring=ring, offset=offset)
+    full = BarrierRef(name=context.barrier(ring, 1), ring=ring, offset=offset)
     empty_name = context.barrier(ring, ctas * sum(map(arriving, consumers)))
     copies, amount = rng.randrange(1, 3), rng.choice([256, 2048, 5000])
     producer.add("SYNCS.TRYWAIT", barrier=BarrierRef(name=empty_name, ring=ring, flip=True))

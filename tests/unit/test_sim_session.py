@@ -136,9 +136,9 @@ def test_too_many_registers_are_refused() -> None:
 
 def test_an_element_outside_a_barrier_ring_is_refused_with_its_line() -> None:
     wait = op("SYNCS.TRYWAIT", barrier=BarrierRef(name="full", ring="stages", offset=1))
-    rings, barriers = (Ring(name="stages", depth=2),), (Barrier(name="full", count=2, arrivals=1),)
+    rings, barriers = (Ring(name="stages", depth=3),), (Barrier(name="full", count=2, arrivals=1),)
     p = program(wait, EXIT, rings=rings, barriers=barriers)
-    with pytest.raises(UserError, match=r"kernel\.py:100: pc 0 uses elements 1 to 2 of mbarrier 'full'; it has 2"):
+    with pytest.raises(UserError, match=r"kernel\.py:100: pc 0 uses element 2 of mbarrier 'full'; it has 2"):
         run(p)
 
 

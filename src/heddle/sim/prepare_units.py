@@ -70,17 +70,15 @@ def fill_barrier(row: Row, program: WarpProgram, pc: int, names: Names) -> None:
     if reference.name not in names.barriers:
         raise unknown_name("mbarrier", reference.name, names.barriers, where)
     first, count = names.barriers[reference.name]
-    reach = reference.offset
+    offset = last = reference.offset
     if reference.ring is not None:
         row[c.X_BARRIER_RING] = number("ring", reference.ring, names.rings, where)
-        reach += program.rings[row[c.X_BARRIER_RING]].depth - 1
-    if reference.offset < 0 or reach >= count:
-        raise UserError(
-            f"pc {pc} uses elements {reference.offset} to {reach} of mbarrier {reference.name!r}; it has {count}",
-            where=where,
-        )
+        depth = program.rings[row[c.X_BARRIER_RING]].depth
+        offset, last = reference.offset % depth, depth - 1
+    if reference.offset < 0 or last >= count:
+        raise UserError(f"pc {pc} uses element {last} of mbarrier {reference.name!r}; it has {count}", where=where)
     row[c.X_BARRIER], row[c.X_BARRIER_COUNT] = first, count
-    row[c.X_BARRIER_OFFSET] = reference.offset
+    row[c.X_BARRIER_OFFSET] = offset
     row[c.X_FLIP] = reference.flip
     row[c.X_BARRIER_CTA] = BARRIER_CTAS[reference.cta]
 

@@ -29,6 +29,7 @@ from heddle.sim.core.layout import (
     X_BARRIER_OFFSET,
     X_BARRIER_RING,
     X_BYTES,
+    X_DEPTH,
     X_FLIP,
     X_ID,
 )
@@ -41,8 +42,11 @@ BARRIER, MBARRIER, SEMAPHORE = int(Stall.BARRIER), int(Stall.MBARRIER), int(Stal
 def mbarrier_of(M: State, P: Program, warp: int, cold: int, cta: int) -> int:
     """Return the address of the mbarrier that an instruction names, in the CTA `cta`."""
     index = P[cold + X_BARRIER_OFFSET]
-    if P[cold + X_BARRIER_RING] >= 0:
-        index += M[warp + W_STAGE + P[cold + X_BARRIER_RING]]
+    ring = P[cold + X_BARRIER_RING]
+    if ring >= 0:
+        index += M[warp + W_STAGE + ring]
+        if index >= P[cold + X_DEPTH + ring]:
+            index -= P[cold + X_DEPTH + ring]  # the offset is below the depth
     return int(M[cta + C_MBARRIERS] + (P[cold + X_BARRIER] + index) * B_WORDS)
 
 
