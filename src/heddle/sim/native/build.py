@@ -85,6 +85,9 @@ def compile_object(text: str, machine: Any) -> bytes:
     module = llvm.parse_assembly(text)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=OPTIMIZATION)
+    # the core's loops are short: unrolled and vectorized they take longer to compile and to run
+    options.loop_unrolling = options.loop_vectorization = options.loop_interleaving = False
+    options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return bytes(machine.emit_object(module))

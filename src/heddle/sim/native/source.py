@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -25,12 +25,10 @@ class Source:
     parameters: tuple[tuple[str, bool], ...]  # name, whether it is an array
     results: int  # integers returned: 0, 1 or more (a tuple)
     file: str
-    first_line: int
 
     def error(self, node: ast.AST, message: str) -> InternalError:
         """Return the error for a construct that the compiler does not know."""
-        line = self.first_line + getattr(node, "lineno", 1) - 1
-        return InternalError(f"{self.file}:{line}: {message}")
+        return InternalError(f"{self.file}:{getattr(node, 'lineno', 1)}: {message}")
 
 
 def plain(function: Callable[..., Any]) -> FunctionType | None:
@@ -57,17 +55,23 @@ def _is_array(annotation: ast.expr | None) -> bool:
     return isinstance(annotation, ast.Name) and annotation.id in ARRAYS
 
 
+@cache
+def _functions(file: str) -> dict[str, ast.FunctionDef]:
+    """Return the top-level functions of a source file by name."""
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@cache
 def read(function: FunctionType) -> Source:
     """Read a function."""
-    lines, first_line = inspect.getsourcelines(function)
-    (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
-    assert isinstance(tree, ast.FunctionDef)
+    file = function.__code__.co_filename
+    tree = _functions(file)[function.__name__]
     return Source(
         symbol=symbol_of(function),
         tree=tree,
         names=function.__globals__,
         parameters=tuple((argument.arg, _is_array(argument.annotation)) for argument in tree.args.args),
         results=_results(tree.returns),
-        file=inspect.getsourcefile(function) or "?",
-        first_line=first_line,
+        file=file,
     )
