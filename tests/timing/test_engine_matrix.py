@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from engine_builder import EXIT, h100, issues, loop, op, program, run, waited
-from heddle.ir.warp import Barrier, BarrierRef, Instruction
+from heddle.ir.warp import Barrier, BarrierRef, Instruction, Stream, StreamRef, Tensor
 from heddle.machine import machine
 
 DURATION = 2 * 64 * 256 * 16 // 4096  # of m64n256k16 at 4096 FLOPs a cycle
@@ -61,6 +61,20 @@ def test_shared_backlog_beyond_the_slack_delays_the_matrix_unit() -> None:
     p = program(load, hgmma(), op("WARPGROUP.COMMIT"), op("WARPGROUP.DEPBAR"), EXIT, warps=4)
     # four warps queue 4 * 300 cycles of shared memory
     assert issues(p, m)[3] == 1200 - 100 + DURATION + m.wgmma_tail_cycles
+
+
+@pytest.mark.parametrize(("share", "cycles"), [(0.0, 1), (0.5, 100), (1.0, 200)])
+def test_landing_bytes_hold_the_matrix_unit_for_their_share(share: float, cycles: int) -> None:
+    m = h100(shared_async_slack_cycles=0, shared_async_write_share=share)
+    copy = op("LDGSTS", bytes=128 * 200, write=0, stream=StreamRef(name="a"))
+    stream = Stream(name="a", tensor="a", direction="load", blocks=1, block_bytes=128 * 200, base="zero")
+    p = program(
+        copy, hgmma(wait=[0]), op("WARPGROUP.COMMIT"), op("WARPGROUP.DEPBAR"), EXIT,
+        warps=4, streams=(stream,), tensors=(Tensor(name="a", shape=(128 * 200,), dtype="int8"),),
+    )  # fmt: skip
+    # the last warp issues its wgmma at once when its own bytes have landed: 200 cycles of shared memory by themselves
+    landed = max(issues(p, m, warp=warp)[1] for warp in range(4))
+    assert issues(p, m)[3] == landed + cycles + DURATION + m.wgmma_tail_cycles
 
 
 def tcgen05(commit: int = 1) -> object:

@@ -53,6 +53,8 @@ _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
         ("shared_conflict_cycles_per_way", "cycles", "non-negative", "extra for each further way of a bank conflict"),
         ("shared_async_slack_cycles", "cycles", "non-negative",
          "backlog that asynchronous writes and matrix operand reads may build up before a matrix instruction waits"),
+        ("shared_async_write_share", "share", "share",
+         "part of the time of asynchronously written bytes that joins the backlog; the rest fills idle bank cycles"),
         ("lsu_queue_depth", "instructions", "positive", "memory instructions of a subpartition that may wait"),
     ],
     "tensor cores": [

@@ -90,11 +90,16 @@ def _shared(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Na
     row[c.X_DURATION] = access + ways
 
 
+def landing_ticks(instruction: Instruction, machine: Machine) -> int:
+    """Return the ticks by which the landing of an asynchronous copy's bytes grows the backlog of shared memory."""
+    return transfer_ticks(instruction.bytes * machine.shared_async_write_share, machine.shared_bytes_per_cycle)
+
+
 def _global(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Names) -> None:
     instruction = program.instructions[pc]
     fill_stream(row, program, pc, names)
     row[c.X_DURATION] = max(TICKS_PER_CYCLE, transfer_ticks(instruction.bytes, L1_BYTES_PER_CYCLE))
-    row[c.X_SHARED] = transfer_ticks(instruction.bytes, machine.shared_bytes_per_cycle)
+    row[c.X_SHARED] = landing_ticks(instruction, machine)
     row[c.X_GROUP_COPY] = instruction.op == "LDGSTS"
     row[c.X_EXTRA] = machine.cp_async_extra_latency_cycles if instruction.op == "LDGSTS" else 0
     row[c.X_KIND] = {"STG": 1, "RED": 2}.get(instruction.op, 0)
@@ -105,9 +110,14 @@ def _bulk(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Name
     fill_stream(row, program, pc, names)
     request = transfer_ticks(instruction.bytes, machine.tma_bytes_per_cycle)
     row[c.X_DURATION] = max(cycles_to_ticks(machine.tma_issue_cycles), request)
-    row[c.X_SHARED] = transfer_ticks(instruction.bytes, machine.shared_bytes_per_cycle)
+    load = OPCODES[instruction.op].unit is Unit.BULK_LOAD
+    row[c.X_SHARED] = (
+        landing_ticks(instruction, machine)
+        if load
+        else transfer_ticks(instruction.bytes, machine.shared_bytes_per_cycle)
+    )
     row[c.X_KIND] = {"UTMASTG": 1, "UTMAREDG": 2}.get(instruction.op, 0)
-    if OPCODES[instruction.op].unit is Unit.BULK_LOAD:
+    if load:
         row[c.X_EXTRA] = machine.tma_extra_latency_cycles
         if instruction.barrier is not None:
             fill_barrier(row, program, pc, names)

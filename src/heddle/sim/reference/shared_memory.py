@@ -29,7 +29,8 @@ class SharedMemory:
 
     def landing(self, amount: int) -> Action:
         """Return the effect of `amount` bytes that an asynchronous copy writes."""
-        return lambda cycle: self.join(cycle * TICKS_PER_CYCLE, self.length(amount))
+        length = self.length(amount * self._machine.shared_async_write_share)
+        return lambda cycle: self.join(cycle * TICKS_PER_CYCLE, length)
 
 
 class LoadStoreUnit:
