@@ -1,7 +1,7 @@
 """Tile parameters that a user pins: `--set tile_n=256` next to the kernel's own parameters.
 
 A kernel's configuration is its own frozen dataclass; its fields may be given like parameters. Candidates that agree
-stay; if none does, the first candidate is changed, so that a tile outside the list can be tried (and be refused by the
+stay; if none does, all are changed to agree, so that a tile outside the list can be tried (and be refused by the
 compiler).
 """
 
@@ -24,13 +24,13 @@ def config_fields(candidates: Sequence[Any]) -> dict[str, Any]:
 
 
 def pinned(candidates: Sequence[Config], pins: Mapping[str, Any]) -> list[Config]:
-    """Return the candidates that agree with the pins, or the first one changed to agree."""
+    """Return the candidates that agree with the pins, or all of them changed to agree."""
     fields = config_fields(candidates)
     values = {name: _parsed(name, value, fields[name]) for name, value in pins.items()}
     agreeing = [c for c in candidates if all(getattr(c, name) == value for name, value in values.items())]
     if agreeing or not candidates:
         return agreeing
-    return [dataclasses.replace(candidates[0], **values)]  # type: ignore[type-var]
+    return list(dict.fromkeys(dataclasses.replace(c, **values) for c in candidates))  # type: ignore[type-var]
 
 
 def _parsed(name: str, value: Any, example: Any) -> Any:
