@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim.core import layout as c
+from heddle.sim.prepare import timing_of
 from heddle.sim.result import SimResult, Stall
 
 if TYPE_CHECKING:
@@ -23,9 +24,7 @@ def pipe_busy(
     busy = dict.fromkeys(machine.pipes, 0.0)
     for pc, instruction in enumerate(program.instructions):
         if acted[pc]:
-            timing = machine.op_timing(
-                instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape
-            )
+            timing = timing_of(machine, instruction)
             ticks = int(rows[pc * c.P_WORDS + c.P_INITIATION])
             busy[timing.pipe] += int(acted[pc]) * ticks / (1 << c.TICK_BITS)
     return busy

@@ -14,6 +14,7 @@ from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Instruction, WarpProgram
 from heddle.sim.core import blocked
 from heddle.sim.core import layout as c
+from heddle.sim.prepare import timing_of
 from heddle.sim.result import Stall
 
 if TYPE_CHECKING:
@@ -191,12 +192,7 @@ class _Reader:
         if queue > now:
             return f"waits for a place in its unit's queue until cycle {queue} ({_stall(rows[cold + c.X_QUEUE_CAUSE])})"
         if (pipe := blocked.pipe_until(state, rows, sub, row)) > now:
-            name = self.sim.machine.op_timing(
-                self.program.instructions[pc].op,
-                form=self.program.instructions[pc].form,
-                dtype=self.program.instructions[pc].dtype,
-                shape=self.program.instructions[pc].shape,
-            ).pipe
+            name = timing_of(self.sim.machine, self.program.instructions[pc]).pipe
             return f"waits for pipe {name} until cycle {pipe} ({_stall(rows[cold + c.X_PIPE_CAUSE])})"
         if (ports := blocked.ports_until(state, rows, sub, at, row)) > now:
             return f"waits for register read ports until cycle {ports} ({Stall.DISPATCH_STALL.name})"

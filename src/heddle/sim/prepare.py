@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import LOOP_LEVELS, SCOREBOARDS, Instruction, WarpProgram
-from heddle.machine.spec import Machine
+from heddle.machine.spec import Machine, OpTiming
 from heddle.sim.core import layout as c
 from heddle.sim.prepare_ports import PortReads, port_reads
 from heddle.sim.result import Stall
@@ -90,6 +90,11 @@ def where_is(program: WarpProgram, pc: int) -> SourceLocation | None:
     return SourceLocation(program.sources[source].file, program.sources[source].line)
 
 
+def timing_of(machine: Machine, instruction: Instruction) -> OpTiming:
+    """Return pipe, initiation interval and latency of an instruction."""
+    return machine.op_timing(instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape)
+
+
 def cause_of(instruction: Instruction) -> Stall:
     """Return the reason of a warp that waits for this instruction's counters."""
     unit = OPCODES[instruction.op].unit
@@ -140,7 +145,7 @@ def _hot(
     """Fill the common fields of one row."""
     instruction = program.instructions[pc]
     control, unit = instruction.control, OPCODES[instruction.op].unit
-    timing = machine.op_timing(instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape)
+    timing = timing_of(machine, instruction)
     write = -1 if control.write_barrier is None else control.write_barrier
     read_counter = -1 if control.read_barrier is None else control.read_barrier
     row[c.P_UNIT] = unit
@@ -149,9 +154,7 @@ def _hot(
     row[c.P_BY] = BY[instruction.by]
     row[c.P_PIPE] = number("pipe", timing.pipe, names.pipes, where_is(program, pc))
     row[c.P_INITIATION] = cycles_to_ticks(timing.initiation_cycles)
-    row[c.P_LATENCY] = timing.latency_cycles
     row[c.P_PORTS], row[c.P_PORTS_REUSE], row[c.P_OWN] = read.plain, read.reuse, read.own
-    row[c.P_WRITE], row[c.P_READ] = write, read_counter
     if unit is Unit.BULK_LOAD:
         row[c.P_COUNTERS] = (read_counter >= 0) << 1
     elif unit not in OWN_COUNTERS:
@@ -163,12 +166,6 @@ def _hot(
     )
     row[c.P_QUEUE] = QUEUES.get(unit, c.QUEUE_NONE)
     row[c.P_ACCOUNT] = pc * c.REASONS
-
-
-def _pipe_cause(machine: Machine, instruction: Instruction) -> Stall:
-    """Return the reason while the instruction's pipe is busy."""
-    timing = machine.op_timing(instruction.op, form=instruction.form, dtype=instruction.dtype, shape=instruction.shape)
-    return Stall.MIO_THROTTLE if timing.pipe in MIO_PIPES else Stall.MATH_PIPE_THROTTLE
 
 
 def _queue_cause(unit: Unit) -> Stall:
@@ -196,7 +193,12 @@ def _cold(row: NDArray[np.int64], program: WarpProgram, machine: Machine, pc: in
     row[c.X_LINE] = pc // 8
     row[c.X_BARRIER_RING] = -1
     row[c.X_STAGE_RING] = stage_ring(program, instruction, names)
-    row[c.X_PIPE_CAUSE] = _pipe_cause(machine, instruction)
+    timing = timing_of(machine, instruction)
+    row[c.X_PIPE_CAUSE] = Stall.MIO_THROTTLE if timing.pipe in MIO_PIPES else Stall.MATH_PIPE_THROTTLE
+    row[c.X_LATENCY] = timing.latency_cycles
+    control = instruction.control
+    row[c.X_WRITE] = -1 if control.write_barrier is None else control.write_barrier
+    row[c.X_READ] = -1 if control.read_barrier is None else control.read_barrier
     row[c.X_QUEUE_CAUSE] = _queue_cause(OPCODES[instruction.op].unit)
     for i, ring in enumerate(program.rings):
         row[c.X_DEPTH + i] = ring.depth

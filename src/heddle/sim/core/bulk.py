@@ -22,8 +22,6 @@ from heddle.sim.core.layout import (
     LOG_COPY,
     LOG_STORE,
     P_COLD,
-    P_READ,
-    P_WRITE,
     QUEUE_SLOTS,
     S_INDEX,
     S_SHARED_BYTES,
@@ -45,8 +43,10 @@ from heddle.sim.core.layout import (
     X_DURATION,
     X_EXTRA,
     X_PARTS,
+    X_READ,
     X_SHARED,
     X_STREAM,
+    X_WRITE,
 )
 from heddle.sim.core.log import record
 from heddle.sim.core.memory import memory_access_multicast
@@ -90,7 +90,7 @@ def issue_bulk_load(M: State, P: Program, L: State, X: State, warp: int, row: in
             record(M, P, L, warp, row, LOG_COPY, t, answer, M[warp + W_CTA_RANK])
     else:
         answer = multicast(M, P, L, X, warp, row, t, leave)
-    set_counter(M, warp, P[row + P_WRITE], P[cold + X_CAUSE], answer)
+    set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], answer)
 
 
 def multicast(M: State, P: Program, L: State, X: State, warp: int, row: int, t: int, leave: int) -> int:
@@ -139,7 +139,7 @@ def issue_bulk_store(M: State, P: Program, L: State, X: State, warp: int, row: i
     M[cta + C_READ] = max(M[cta + C_READ], read)
     M[cta + C_VISIBLE] = max(M[cta + C_VISIBLE], answer)
     M[H_END] = max(M[H_END], answer)
-    set_counter(M, warp, P[row + P_READ], P[cold + X_CAUSE], read)
-    set_counter(M, warp, P[row + P_WRITE], P[cold + X_CAUSE], answer)
+    set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], read)
+    set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], answer)
     if M[H_LOG] == 2:
         record(M, P, L, warp, row, LOG_STORE, t, read, 0)

@@ -35,17 +35,14 @@ from heddle.sim.core.layout import (
     P_COLD,
     P_COUNTERS,
     P_INITIATION,
-    P_LATENCY,
     P_OWN,
     P_PIPE,
     P_PORTS,
     P_PORTS_REUSE,
-    P_READ,
     P_SLOW,
     P_STALL,
     P_UNIT,
     P_WORDS,
-    P_WRITE,
     Q_LAST,
     Q_LAST_ROW,
     Q_PORT,
@@ -81,8 +78,11 @@ from heddle.sim.core.layout import (
     X_DEPTH,
     X_EXTRA,
     X_ID,
+    X_LATENCY,
+    X_READ,
     X_TARGET,
     X_WARPS,
+    X_WRITE,
 )
 from heddle.sim.core.log import record
 from heddle.sim.core.shared import close_group, issue_global, issue_shared, set_counter
@@ -140,7 +140,7 @@ def branch(M: State, P: Program, warp: int, row: int, cold: int, taken: bool, t:
     """Return the row that follows a branch."""
     if not taken:
         return row + P_WORDS
-    hold(M, warp, t, P[row + P_LATENCY], BRANCH_RESOLVING)
+    hold(M, warp, t, P[cold + X_LATENCY], BRANCH_RESOLVING)
     return int(P[cold + X_TARGET])
 
 
@@ -230,8 +230,8 @@ def issue_unit(  # noqa: C901 (one branch a kind of unit)
 def issue_off(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """Issue an instruction in which this warp does not act: a slot, its stall count and its counters."""
     cold = P[row + P_COLD]
-    set_counter(M, warp, P[row + P_WRITE], P[cold + X_CAUSE], t + 2)
-    set_counter(M, warp, P[row + P_READ], P[cold + X_CAUSE], t + 2)
+    set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], t + 2)
+    set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], t + 2)
     M[warp + W_NEXT_OK] = t + P[row + P_STALL]
 
 
@@ -260,11 +260,12 @@ def issue_on(M: State, P: Program, L: State, X: State, sub: int, warp: int, row:
 def release_counters(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """Release the counters that follow the rule of most units: write-back after the latency, operands read after 2."""
     mask = P[row + P_COUNTERS]
-    cause = P[P[row + P_COLD] + X_CAUSE]
+    cold = P[row + P_COLD]
+    cause = P[cold + X_CAUSE]
     if mask & 1:
-        set_counter(M, warp, P[row + P_WRITE], cause, t + P[row + P_LATENCY])
+        set_counter(M, warp, P[cold + X_WRITE], cause, t + P[cold + X_LATENCY])
     if mask & 2:
-        set_counter(M, warp, P[row + P_READ], cause, t + 2)
+        set_counter(M, warp, P[cold + X_READ], cause, t + 2)
 
 
 def issue(M: State, P: Program, L: State, X: State, sub: int, warp: int, t: int) -> None:

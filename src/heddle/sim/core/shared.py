@@ -14,9 +14,6 @@ from heddle.sim.core.layout import (
     LOG_COPY,
     LOG_STORE,
     P_COLD,
-    P_LATENCY,
-    P_READ,
-    P_WRITE,
     Q_LSU,
     Q_LSU_COUNT,
     QUEUE_SLOTS,
@@ -45,13 +42,16 @@ from heddle.sim.core.layout import (
     X_EXTRA,
     X_GROUP_COPY,
     X_KIND,
+    X_LATENCY,
     X_LEVEL,
     X_OFFSET,
     X_PART,
     X_PARTS,
     X_RANK_STRIDE,
+    X_READ,
     X_STEP,
     X_STREAM,
+    X_WRITE,
 )
 from heddle.sim.core.log import record
 from heddle.sim.core.memory import memory_access
@@ -126,9 +126,9 @@ def issue_shared(M: State, P: Program, warp: int, row: int, t: int) -> None:
     sm = M[warp + W_SM]
     add_backlog(M, sm, start, ticks)
     M[sm + S_SHARED_BYTES] += P[cold + X_BYTES]
-    done = ((start + ticks) >> TICK_BITS) - 1 + P[row + P_LATENCY]
-    set_counter(M, warp, P[row + P_WRITE], P[cold + X_CAUSE], done)
-    set_counter(M, warp, P[row + P_READ], P[cold + X_CAUSE], (start >> TICK_BITS) + 2)
+    done = ((start + ticks) >> TICK_BITS) - 1 + P[cold + X_LATENCY]
+    set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], done)
+    set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], (start >> TICK_BITS) + 2)
 
 
 def issue_global(M: State, P: Program, L: State, X: State, warp: int, row: int, t: int) -> None:
@@ -136,8 +136,8 @@ def issue_global(M: State, P: Program, L: State, X: State, warp: int, row: int, 
     cold = P[row + P_COLD]
     start = serve_lsu(M, warp, t, P[cold + X_DURATION]) >> TICK_BITS
     answer = request(M, P, X, warp, cold, t, start + 1)
-    set_counter(M, warp, P[row + P_WRITE], P[cold + X_CAUSE], answer)
-    set_counter(M, warp, P[row + P_READ], P[cold + X_CAUSE], start + 2)
+    set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], answer)
+    set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], start + 2)
     if P[cold + X_KIND] != 0:
         cta = M[warp + W_CTA]
         M[cta + C_READ] = max(M[cta + C_READ], start + 2)

@@ -21,8 +21,6 @@ from heddle.sim.core.layout import (
     LOG_COMPLETE,
     LOG_TENSOR,
     P_COLD,
-    P_READ,
-    P_WRITE,
     Q_TMEM_FREE,
     QUEUE_SLOTS,
     S_ACTIVE,
@@ -59,7 +57,9 @@ from heddle.sim.core.layout import (
     X_CTAS,
     X_DURATION,
     X_EXTRA,
+    X_READ,
     X_SHARED,
+    X_WRITE,
 )
 from heddle.sim.core.log import record
 from heddle.sim.core.shared import add_backlog, set_counter
@@ -158,9 +158,10 @@ def issue_wgmma(M: State, P: Program, L: State, warp: int, row: int, t: int) -> 
     """HGMMA, QGMMA: the collective forms when the fourth warp of the group has issued its n-th."""
     n = M[warp + W_MMA_COUNT]
     M[warp + W_MMA_COUNT] = n + 1
-    write, read = P[row + P_WRITE], P[row + P_READ]
+    cold = P[row + P_COLD]
+    write, read = P[cold + X_WRITE], P[cold + X_READ]
     M[warp + W_MMA_COUNTERS + (n & (QUEUE_SLOTS - 1))] = (write + 1) | (read + 1) << 4
-    cause = P[P[row + P_COLD] + X_CAUSE]
+    cause = P[cold + X_CAUSE]
     if write >= 0:
         M[warp + W_PENDING + write] += 1
         M[warp + W_CAUSE + write] = cause
@@ -190,8 +191,8 @@ def issue_tcgen05(M: State, P: Program, L: State, warp: int, row: int, t: int) -
     M[own + S_TCGEN05_COUNT] += 1
     complete = (end + P[cold + X_EXTRA]) >> TICK_BITS
     M[warp + W_TCGEN05_DONE] = max(M[warp + W_TCGEN05_DONE], complete)
-    set_counter(M, warp, P[row + P_WRITE], P[cold + X_CAUSE], complete)
-    set_counter(M, warp, P[row + P_READ], P[cold + X_CAUSE], end >> TICK_BITS)
+    set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], complete)
+    set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], end >> TICK_BITS)
     if M[H_LOG] == 2:
         record(M, P, L, warp, row, LOG_TENSOR, start >> TICK_BITS, end >> TICK_BITS, 0)
         record(M, P, L, warp, row, LOG_COMPLETE, complete, complete, 0)
@@ -203,5 +204,5 @@ def issue_tensor_memory(M: State, P: Program, warp: int, row: int, t: int, own: 
     sub = M[warp + W_SUB]
     end = max(M[sub + Q_TMEM_FREE], t << TICK_BITS) + P[cold + X_DURATION]
     M[sub + Q_TMEM_FREE] = end
-    set_counter(M, warp, P[row + P_WRITE], P[cold + X_CAUSE], (end >> TICK_BITS) + P[cold + X_EXTRA])
-    set_counter(M, warp, P[row + P_READ], P[cold + X_CAUSE], t + own + 2)
+    set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], (end >> TICK_BITS) + P[cold + X_EXTRA])
+    set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], t + own + 2)
