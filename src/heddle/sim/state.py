@@ -158,7 +158,7 @@ def _fill_header(state: Array, extent: Extent, program: WarpProgram, machine: Ma
     state[c.H_WARPS], state[c.H_CTAS], state[c.H_CLUSTERS] = base["warps"], base["ctas"], base["clusters"]
     state[c.H_CLUSTER_COUNT], state[c.H_MB] = extent.groups * extent.slots, base["mbarriers"]
     state[c.H_WARP_COUNT] = extent.sms * c.SUBPARTITIONS * extent.bits
-    state[c.H_FULL_LOG] = extent.sms * (c.SUBPARTITIONS * (plan.cluster_size + 3) + 1)
+    state[c.H_FULL_LOG] = extent.sms * (c.SUBPARTITIONS * (plan.cluster_size + 3 + c.RUNS) + 1)
 
 
 def _fill_machine(state: Array, machine: Machine, program: WarpProgram) -> None:

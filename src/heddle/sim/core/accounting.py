@@ -9,10 +9,12 @@ from __future__ import annotations
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     COUNTERS,
+    H_LOG,
     H_PCS,
     INF,
     P_ACCOUNT,
     P_WAIT,
+    RUNS,
     W_ACCOUNT,
     W_AT_REST,
     W_CAUSE,
@@ -22,16 +24,30 @@ from heddle.sim.core.layout import (
     W_PENDING,
     W_REASON,
     W_ROW,
+    W_RUN,
+    W_RUNS,
 )
 from heddle.sim.result import Stall
 
 NO_INSTRUCTION = int(Stall.NO_INSTRUCTION)
 
 
+def note_run(M: State, warp: int, reason: int, begin: int) -> None:
+    """Remember for the log that a warp has a state from a cycle on; what does not fit joins the last run."""
+    runs = M[warp + W_RUNS]
+    if runs > 0 and (M[warp + W_RUN + 2 * (runs - 1)] == reason or runs == RUNS):
+        return
+    M[warp + W_RUN + 2 * runs] = reason
+    M[warp + W_RUN + 2 * runs + 1] = begin
+    M[warp + W_RUNS] = runs + 1
+
+
 def credit(M: State, P: Program, warp: int, reason: int, until: int) -> None:
     """Account the warp's cycles up to `until` (excluded) to one reason."""
     done = M[warp + W_DONE]
     if until > done:
+        if M[H_LOG] == 2:
+            note_run(M, warp, reason, done)
         M[warp + W_ACCOUNT + reason] += until - done
         M[M[H_PCS] + P[M[warp + W_ROW] + P_ACCOUNT] + reason] += until - done
         M[warp + W_DONE] = until

@@ -79,6 +79,7 @@ from heddle.sim.core.layout import (
     W_PHASE,
     W_REASON,
     W_ROW,
+    W_RUNS,
     W_SM,
     W_STATE,
     X_COUNT,
@@ -206,6 +207,7 @@ def reset_warp(M: State, warp: int) -> None:
         M[warp + k] = 0
     M[warp + W_LINK] = 0
     M[warp + W_PHASE] = 0
+    M[warp + W_RUNS] = 0
     M[warp + W_ROW] = M[warp + W_ENTRY]
 
 

@@ -73,8 +73,8 @@ F_STATE = 12  # address of the stored state
 F_CURRENT = 13
 F_ROOM = 14  # words of a state
 F_LIST = 32  # last LIST skips: begin, end, times
-LIST = 64
-F_WORDS = 256
+LIST = 2048
+F_WORDS = 6208
 
 SPACING = 500  # warp instructions between two looks at least, so that looking costs little
 KEEN = 64  # looks in an item before they become rare

@@ -84,7 +84,7 @@ from heddle.sim.core.layout import (
     X_WARPS,
     X_WRITE,
 )
-from heddle.sim.core.log import record
+from heddle.sim.core.log import record, record_waits
 from heddle.sim.core.shared import close_group, issue_global, issue_shared, set_counter
 from heddle.sim.core.tensor import accumulators_active, issue_tcgen05, issue_tensor_memory, issue_wgmma
 from heddle.sim.core.wake import schedule
@@ -277,6 +277,8 @@ def issue(M: State, P: Program, L: State, X: State, sub: int, warp: int, t: int)
     M[warp + W_DONE] = t + 1
     M[warp + W_REASON] = WAIT
     off = P[row + P_BY] != 0 and (M[warp + W_OFF] >> P[row + P_BY]) & 1 != 0
+    if M[H_LOG] == 2:
+        record_waits(M, P, L, warp, row, t)
     if M[H_LOG] != 0:
         record(M, P, L, warp, row, LOG_ISSUE, t, t + 1, 1 if off else 0)
     following = row + P_WORDS

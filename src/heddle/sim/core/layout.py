@@ -23,6 +23,7 @@ COUNTERS = 6  # dependence counters a warp
 RINGS = 16  # most stage rings of a program
 GROUPS = 16  # closed groups of asynchronous copies that a wait can look back over
 NAMED = 16  # named barriers a CTA
+RUNS = 32  # runs of equal states that the log keeps between two issues of a warp
 WAKE_SLOTS = 32  # cycles that the wake ring of a subpartition looks ahead
 QUEUE_SLOTS = 32  # most entries of a load/store, bulk copy or tcgen05 queue
 COLLECTIVES = 64  # warp-group matrix instructions remembered a warp group
@@ -200,7 +201,9 @@ W_TCGEN05_DONE = 174  # cycle
 W_ITEM_NUMBER = 175  # items of this CTA before this one
 W_ACCOUNT = 176  # REASONS
 W_BOUND = 200  # LEVELS: count that the loop was last tested against
-W_WORDS = 208
+W_RUNS = 204  # with log 2: runs of equal states since the last issue, ...
+W_RUN = 205  # ... RUNS pairs: reason, first cycle
+W_WORDS = 272
 
 ST_DEAD, ST_TIMED, ST_CANDIDATE, ST_PENDING, ST_MBARRIER, ST_GMMA, ST_BARRIER, ST_SEMAPHORE = 0, 1, 2, 3, 4, 5, 6, 7
 

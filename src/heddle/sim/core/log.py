@@ -27,10 +27,13 @@ from heddle.sim.core.layout import (
     LEVELS,
     LOG_BARRIER,
     LOG_ISSUE,
+    LOG_WAIT,
     P_COLD,
     S_INDEX,
     W_COUNTER,
     W_ITEM_INDEX,
+    W_RUN,
+    W_RUNS,
     W_SLOT,
     W_SM,
     W_STAGE,
@@ -38,6 +41,9 @@ from heddle.sim.core.layout import (
     X_PC,
     X_STAGE_RING,
 )
+from heddle.sim.result import Stall
+
+NOT_SELECTED, WAIT = int(Stall.NOT_SELECTED), int(Stall.WAIT)
 
 
 def record(M: State, P: Program, L: State, warp: int, row: int, kind: int, begin: int, end: int, detail: int) -> None:
@@ -82,3 +88,14 @@ def record_phase(M: State, L: State, barrier: int, t: int) -> None:
     L[at + L_END] = t
     L[at + L_DETAIL] = M[barrier + B_INDEX]
     L[at + L_STAGE] = M[barrier + B_ELEMENT]
+
+
+def record_waits(M: State, P: Program, L: State, warp: int, row: int, t: int) -> None:
+    """Write what held the warp up before its issue in cycle t, but for stall counts and other warps' turns."""
+    runs = M[warp + W_RUNS]
+    M[warp + W_RUNS] = 0
+    for i in range(runs):
+        run = warp + W_RUN + 2 * i
+        end = M[run + 3] if i + 1 < runs else t
+        if M[run] != NOT_SELECTED and M[run] != WAIT:
+            record(M, P, L, warp, row, LOG_WAIT, M[run + 1], end, M[run])
