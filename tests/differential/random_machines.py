@@ -67,6 +67,7 @@ def random_machine(rng: random.Random, cluster_size: int) -> Machine:
         cta_launch_cycles=pick([1, 40]),
         l2_flush_dirty_fraction=pick([0.0, 0.37]),
         instruction_miss_cycles=pick([0, 11]),
+        l2_write_cost=pick([1.0, 1.7, 2.0]),
         shared_async_write_share=pick([0.0, 0.37, 0.5, 1.0]),
     )
 

@@ -67,10 +67,10 @@ def test_charges_add_up_to_the_chip() -> None:
             for step in range(steps):
                 record = find_record(mem, stream, ordinal, step)
                 assert record > 0
-                own = program.streams[stream].block_bytes
+                own = program.streams[stream].block_bytes * (m.l2_write_cost if stream == 2 else 1)
                 l2 += own * mem[record + layout.RECORD_L2] / 65536
                 dram += own * mem[record + layout.RECORD_DRAM] / 65536
-    assert l2 == pytest.approx(chip.l2_read_bytes + chip.l2_write_bytes, rel=1e-4)
+    assert l2 == pytest.approx(chip.l2_read_bytes + m.l2_write_cost * chip.l2_write_bytes, rel=1e-4)
     assert dram == pytest.approx(chip.dram_read_bytes + chip.dram_write_bytes, rel=1e-4)
 
 

@@ -90,6 +90,7 @@ _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
         ("l2_near_latency_cycles", "cycles", "positive", "LDG that hits the near partition, unloaded"),
         ("l2_far_latency_cycles", "cycles", "positive", "LDG that hits the far partition, unloaded"),
         ("l2_bytes_per_cycle_per_sm", "B/cycle/SM", "positive", "chip L2 bandwidth divided by the SMs"),
+        ("l2_write_cost", "read bytes", "positive", "L2 service that a byte of a store or reduction takes"),
         ("l2_port_bytes_per_cycle", "B/cycle", "positive", "most that one SM can take from L2"),
         ("dram_extra_latency_ns", "ns", "non-negative", "beyond an L2 hit, unloaded"),
         ("dram_gbytes_per_s", "GB/s", "positive", "achieved DRAM bandwidth"),

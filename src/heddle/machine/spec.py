@@ -113,6 +113,7 @@ class Machine:
     l2_near_latency_cycles: int  # LDG, unloaded
     l2_far_latency_cycles: int
     l2_bytes_per_cycle_per_sm: float  # chip rate divided by SMs
+    l2_write_cost: float = 1.0  # bytes of L2 service that a written byte takes, in read bytes
     l2_port_bytes_per_cycle: float  # of one SM
     dram_extra_latency_ns: float  # beyond an L2 hit, unloaded
     dram_gbytes_per_s: float  # achieved

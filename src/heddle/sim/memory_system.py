@@ -84,6 +84,7 @@ def _header(machine: Machine, mode: Mode, clock_mhz: float, groups: int, first_s
     head = np.zeros(layout.HEADER_WORDS, dtype=np.int64)
     head[layout.MODE] = MODES[mode]
     head[layout.L2_COEFFICIENT] = coefficient(machine.l2_bytes_per_cycle_per_sm * machine.sms / share)
+    head[layout.L2_WRITE_COST] = round(machine.l2_write_cost * 65536)
     head[layout.DRAM_COEFFICIENT] = coefficient(dram)
     head[layout.CHANNELS] = channels
     head[layout.CHANNEL_COEFFICIENT] = coefficient(dram / channels)

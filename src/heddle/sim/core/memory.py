@@ -42,7 +42,7 @@ from heddle.sim.core.memory_layout import (
     TICK_GRAIN_BITS,
 )
 from heddle.sim.core.memory_represent import find_record, represent_dram, represent_l2
-from heddle.sim.core.memory_tags import Buffer, allocate, count_pieces, duration, fetch, touch
+from heddle.sim.core.memory_tags import Buffer, allocate, count_pieces, duration, fetch, service_bytes, touch
 
 
 @compiled
@@ -145,17 +145,18 @@ def locate(
 ) -> tuple[int, int]:
     """Charge L2 and DRAM for one request: (end of L2 service, arrival of DRAM data at the SM or 0), in grains."""
     row = mem[STREAM_BASE] + stream * STREAM_WORDS
+    service = service_bytes(mem, kind, nbytes)
     if mem[MODE] != MODE_REPRESENTATIVE:
-        served = serve_l2(mem, now, arrival, nbytes)
+        served = serve_l2(mem, now, arrival, service)
         return served, look_up(mem, now, served, kind, row, block, mask, nbytes, extra)
     record = find_record(mem, stream, item, step)
     if record == 0:
         mem[OUTSIDE] += 1
-        return serve_l2(mem, now, arrival, nbytes), 0
-    served = represent_l2(mem, now, arrival, record, nbytes)
+        return serve_l2(mem, now, arrival, service), 0
+    served = represent_l2(mem, now, arrival, record, service)
     waits = kind == KIND_LOAD and (mem[record + RECORD_LATE] & mask) != 0
     mem[MISS if waits else HIT] += nbytes if kind == KIND_LOAD else 0
-    return served, represent_dram(mem, now, served, record, waits, nbytes, extra)
+    return served, represent_dram(mem, now, served, record, waits, service, extra)
 
 
 @compiled

@@ -65,6 +65,7 @@ MISS = 37  # load bytes fetched from DRAM
 MERGE = 38  # load bytes that joined a transfer on its way
 OUTSIDE = 39  # requests for blocks outside their tensor
 COUNTERS_END = 40
+L2_WRITE_COST = 40  # L2 service of a written byte in read bytes, in 1/65536
 HEADER_WORDS = 48
 
 # row of a stream

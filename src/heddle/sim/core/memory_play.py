@@ -33,7 +33,7 @@ from heddle.sim.core.memory_layout import (
     STREAM_STRIDE,
     STREAM_WORDS,
 )
-from heddle.sim.core.memory_tags import allocate, fetch, touch
+from heddle.sim.core.memory_tags import allocate, fetch, service_bytes, touch
 
 Array = NDArray[np.int64]
 
@@ -140,7 +140,7 @@ def run_to_branch(
             seen[seen_count, SEEN_STREAM] = code[row, STREAM]
             seen[seen_count, SEEN_STEP] = step
             seen[seen_count, SEEN_LATE] = late
-            seen[seen_count, SEEN_BYTES] = code[row, BYTES]
+            seen[seen_count, SEEN_BYTES] = service_bytes(mem, code[row, KIND], code[row, BYTES])
             seen[seen_count, SEEN_LOCKSTEP] = lockstep
             seen[seen_count, SEEN_PARITY] = block & 1
             seen_count += 1
@@ -184,7 +184,7 @@ def play(
             active = False
             mem[STAMP] += 1
             for cluster in range(clusters):
-                before_l2 = mem[L2_READ] + mem[L2_WRITE]
+                before_l2 = mem[L2_READ] + service_bytes(mem, KIND_STORE, mem[L2_WRITE])
                 before_dram = mem[DRAM_READ] + mem[DRAM_WRITE]
                 for role in range(roles):
                     at = (cluster * roles + role) * STATE_WORDS
@@ -203,7 +203,7 @@ def play(
                         )
                         active = active or state[at] >= 0
                 if lockstep < totals.shape[0]:
-                    l2 = mem[L2_READ] + mem[L2_WRITE] - before_l2
+                    l2 = mem[L2_READ] + service_bytes(mem, KIND_STORE, mem[L2_WRITE]) - before_l2
                     dram = mem[DRAM_READ] + mem[DRAM_WRITE] - before_dram
                     totals[lockstep, 0] += l2
                     totals[lockstep, 1] += dram

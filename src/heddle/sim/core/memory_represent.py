@@ -1,7 +1,8 @@
 """The memory system as one representative group of SMs sees it: the tile pass says what the rest of the chip does.
 
 For each access position of the representative the tile pass has recorded which pieces come from DRAM and how many bytes
-the whole chip moves at L2 and DRAM for each byte of the representative. All channels act as one server here.
+the whole chip moves at L2 and DRAM for each byte of the representative, both counted as L2 serves them
+(`service_bytes`). All channels act as one server here.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ from heddle.sim.core.memory_layout import (
     FLUSH_LEFT,
     FLUSH_PENDING,
     HEAD,
+    KIND_LOAD,
+    L2_WRITE_COST,
     STAMP,
     STREAM_CHUNKS,
     STREAM_ENTRIES,
@@ -49,6 +51,14 @@ Buffer = NDArray[np.int64]
 def duration(nbytes: int, coefficient: int) -> int:
     """Return how long `nbytes` take, in grains."""
     return (nbytes * coefficient + DURATION_HALF) >> DURATION_SHIFT
+
+
+@compiled
+def service_bytes(mem: Buffer, kind: int, nbytes: int) -> int:
+    """Return what an access costs at L2, in read bytes: a written byte takes more service than a read one."""
+    if kind == KIND_LOAD:
+        return nbytes
+    return int((nbytes * mem[L2_WRITE_COST] + 32768) >> 16)
 
 
 @compiled

@@ -126,6 +126,7 @@ class MemorySystem:
     def __init__(self, machine: Machine, clock_mhz: float, l2_state: str, share: int) -> None:
         self._machine = machine
         self._l2 = SharedServer(machine.l2_bytes_per_cycle_per_sm * machine.sms / share)
+        self._write_cost = round(GRAINS * machine.l2_write_cost)  # read bytes of service, in 1/65536
         channels = max(1, machine.dram_channels // share)
         channel_rate = machine.dram_bytes_per_cycle(clock_mhz) / share / channels
         self._channels = [SharedServer(channel_rate) for _ in range(channels)]
@@ -173,7 +174,8 @@ class MemorySystem:
         if request.outside:
             return request.leaves + self._latency(request, sm) + request.extra
         self.l2_write_bytes += request.bytes
-        leaves_l2 = self._l2.charge(request.now * GRAINS, request.leaves * GRAINS, request.bytes)
+        service = (request.bytes * self._write_cost + GRAINS // 2) // GRAINS
+        leaves_l2 = self._l2.charge(request.now * GRAINS, request.leaves * GRAINS, service)
         block, missing = self._use(request)
         if missing and reduce:
             self._fetch(request, block, missing, leaves_l2, sm)
