@@ -59,8 +59,15 @@ def test_a_request_of_several_chunks_waits_for_the_far_partition() -> None:
     m = machine("h100")
     mem = buffer(m, block_bytes=2048)
     way = (m.l2_far_latency_cycles - 1) * GRAINS
-    served = GRAINS + duration(2048, l2_rate(m))
-    assert load(mem, 0, 0, 2048) == (served + way + duration(2048, m.l2_port_bytes_per_cycle)) // GRAINS
+    assert load(mem, 0, 0, 2048) == (GRAINS + way + duration(2048, m.l2_port_bytes_per_cycle)) // GRAINS
+
+
+def test_data_pass_the_port_while_the_rest_is_on_its_way() -> None:
+    m = machine("h100", l2_bytes_per_cycle_per_sm=0.25)  # 33 bytes a cycle for the chip: slower than the port
+    mem = buffer(m, block_bytes=16384)
+    way = (m.l2_far_latency_cycles - 1) * GRAINS
+    served = GRAINS + duration(16384, l2_rate(m))
+    assert load(mem, 0, 0, 16384) == (served + way + duration(1024, m.l2_port_bytes_per_cycle)) // GRAINS
 
 
 def test_an_unloaded_miss_adds_one_chunk_and_the_dram_latency() -> None:

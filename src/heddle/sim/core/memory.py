@@ -66,17 +66,19 @@ def latency(mem: Buffer, sm: int, block: int, part: int, nbytes: int) -> int:
 
 
 @compiled
-def through_port(mem: Buffer, now: int, sm: int, way: int, ready: int, nbytes: int) -> int:
+def through_port(mem: Buffer, now: int, sm: int, way: int, flows: int, ready: int, nbytes: int) -> int:
     """Pass the data through the SM's port and return the cycle of arrival.
 
     The port's queue is kept in time of issue, but no data reach it sooner than the way from L2 takes (`way`, grains): a
-    backlog is counted from there.
+    backlog is counted from there. Data pass as they come: the first can from `flows` on, and when the last chunk is
+    `ready`, only that is left.
     """
     length = duration(nbytes, mem[PORT_COEFFICIENT])
+    last = duration(min(nbytes, CHUNK_BYTES), mem[PORT_COEFFICIENT])
     server = mem[PORT_BASE] + sm
     free = max(mem[server], now) + length
     mem[server] = free
-    return int(max(free + way, ready + length) >> GRAIN_BITS)
+    return int(max(free + way, max(flows + length, ready + last)) >> GRAIN_BITS)
 
 
 @compiled
@@ -197,7 +199,7 @@ def memory_access(
         mem[L2_WRITE] += nbytes
         return int((served >> GRAIN_BITS) + mem[STORE_LATENCY])
     mem[L2_READ] += nbytes
-    return through_port(mem, now, sm, way, max(served + way, late), nbytes)
+    return through_port(mem, now, sm, way, arrival + way, max(served + way, late), nbytes)
 
 
 @compiled
@@ -241,4 +243,5 @@ def memory_access_multicast(
         if outside:
             out[out_offset + i] = (served + way) >> GRAIN_BITS
         else:
-            out[out_offset + i] = through_port(mem, now, first_sm + i, way, max(served + way, late), nbytes)
+            ready = max(served + way, late)
+            out[out_offset + i] = through_port(mem, now, first_sm + i, way, arrival + way, ready, nbytes)

@@ -190,9 +190,11 @@ class MemorySystem:
 
     def _pass_port(self, request: Request, sm: int, ready: int) -> int:
         now, d = request.now * GRAINS, length(request.bytes, self._port_factor)
+        last = length(min(request.bytes, CHUNK_BYTES), self._port_factor)
         self._ports[sm] = max(self._ports.get(sm, 0), now) + d
         way = (self._latency(request, sm) + request.extra) * GRAINS
-        return max(self._ports[sm] + way, ready + d) // GRAINS
+        flows = request.leaves * GRAINS + way  # when the first byte can be there
+        return max(self._ports[sm] + way, flows + d, ready + last) // GRAINS
 
     def _use(self, request: Request) -> tuple[Block, list[int]]:
         """Make the block the most recently used one and its pieces resident; return it and what was missing."""
