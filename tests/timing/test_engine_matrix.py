@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
-from engine_builder import EXIT, h100, issues, loop, op, program, run, waited
+from engine_builder import EXIT, R, h100, issues, loop, op, program, run, waited
 from heddle.ir.warp import Barrier, BarrierRef, Instruction, Stream, StreamRef, Tensor
 from heddle.machine import machine
+from heddle.sim import simulate
 
 DURATION = 2 * 64 * 256 * 16 // 4096  # of m64n256k16 at 4096 FLOPs a cycle
 
@@ -110,3 +111,13 @@ def test_a_loop_of_matrix_instructions_keeps_the_unit_busy() -> None:
     result = run(p)
     assert result.tensor_busy_cycles == 2 * 4 * 20 * DURATION
     assert result.cycles < result.tensor_busy_cycles + 300
+
+
+def test_port_sharing_is_right_after_many_collectives_without_register_reads() -> None:
+    p = program(
+        *[hgmma(n=64)] * 4, op("WARPGROUP.COMMIT"), op("WARPGROUP.DEPBAR", pending=1), loop(0, 60),
+        hgmma(), op("FFMA", src=(R(2), R(4), R(6))), op("FFMA", src=(R(2), R(4), R(6))), EXIT, warps=4,
+    )  # fmt: skip
+    result, reference = run(p), simulate(p, h100(), mode="sm", engine="reference")
+    assert result.stalls_pc.tolist() == reference.stalls_pc.tolist()
+    assert waited(result, 9)["DISPATCH_STALL"] > 0

@@ -283,6 +283,8 @@ def build_state(program: WarpProgram, machine: Machine, plan: LaunchPlan, mode: 
     for name in ("lsu_queue_depth", "wgmma_queue_depth", "tcgen05_queue_depth"):
         if not 0 <= getattr(machine, name) <= c.QUEUE_SLOTS:
             raise UserError(f"{name} = {getattr(machine, name)}; the engine takes 0 to {c.QUEUE_SLOTS}")
+    if machine.wgmma_queue_depth > c.MATRIX_DEPTH:
+        raise UserError(f"wgmma_queue_depth = {machine.wgmma_queue_depth}; the engine takes up to {c.MATRIX_DEPTH}")
     extent = extent_of(program, plan, mode)
     state = np.zeros(extent.words, dtype=np.int64)
     _fill_header(state, extent, program, machine, plan)

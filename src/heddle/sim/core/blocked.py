@@ -100,7 +100,7 @@ def pipe_until(M: State, P: Program, sub: int, row: int) -> int:
 
 
 def ports_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
-    """Condition g: return the cycle from which the read ports of all banks that the instruction reads are free."""
+    """Condition g: return the cycle from which each bank that the instruction reads is free in the next cycle."""
     ports = P[row + P_PORTS]
     if reuses(M, P, sub, warp, row):
         ports = P[row + P_PORTS_REUSE]
@@ -111,7 +111,7 @@ def ports_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
             until = max(until, M[sub + Q_PORT + bank])
         ports >>= 8
         bank += 1
-    return int(until >> TICK_BITS)
+    return int(until >> TICK_BITS) - 1
 
 
 def ready_from(M: State, P: Program, sub: int, warp: int) -> int:

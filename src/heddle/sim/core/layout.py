@@ -27,6 +27,8 @@ RUNS = 32  # runs of equal states that the log keeps between two issues of a war
 WAKE_SLOTS = 32  # cycles that the wake ring of a subpartition looks ahead
 QUEUE_SLOTS = 32  # most entries of a load/store, bulk copy or tcgen05 queue
 COLLECTIVES = 64  # warp-group matrix instructions remembered a warp group
+INTERVALS = 256  # spans of the matrix unit that may lie ahead: 16 warp groups times the deepest queue
+MATRIX_DEPTH = 16  # deepest queue of warp-group instructions
 ITEM_SLOTS = 64  # dynamically fetched items that warps of a cluster may be apart
 
 # ---- header
@@ -145,9 +147,9 @@ S_RANK = 14  # rank in the cluster
 S_TMA = 16  # QUEUE_SLOTS
 S_TCGEN05 = 48  # QUEUE_SLOTS
 S_PIPE = 80  # PIPES
-S_ACTIVE = 96  # 2 * COLLECTIVES words, cycles: begin, end
-S_QUARTERS = 224  # SUBPARTITIONS * Q_WORDS
-S_WORDS = 640
+S_ACTIVE = 96  # 2 * INTERVALS words, cycles: begin, end
+S_QUARTERS = 608  # SUBPARTITIONS * Q_WORDS
+S_WORDS = 1024
 
 # ---- warp context
 W_ROW = 0  # offset in P of the instruction that it waits to issue

@@ -59,6 +59,7 @@ from heddle.sim.core.layout import (
     H_WARP_COUNT,
     H_WARPS,
     INF,
+    INTERVALS,
     K_ARRIVED,
     K_FREE,
     K_ITEMS,
@@ -194,7 +195,7 @@ def relative_sm(M: State, F: State, at: int, sm: int, t: int) -> int:
     at = relative_ring(M, F, at + PIPES, sm + S_TMA, M[sm + S_TMA_COUNT], QUEUE_SLOTS, now)
     at = relative_ring(M, F, at, sm + S_TCGEN05, M[sm + S_TCGEN05_COUNT], M[H_TCGEN05_DEPTH], now)
     for k in range(M[sm + S_ACTIVE_HEAD], M[sm + S_ACTIVE_TAIL]):
-        interval = sm + S_ACTIVE + 2 * (k & (COLLECTIVES - 1))
+        interval = sm + S_ACTIVE + 2 * (k & (INTERVALS - 1))
         if M[interval + 1] > t:
             F[at] = max(M[interval] - t, 0)
             F[at + 1] = M[interval + 1] - t

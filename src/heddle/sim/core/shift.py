@@ -32,6 +32,7 @@ from heddle.sim.core.layout import (
     H_WARP_COUNT,
     H_WARPS,
     INF,
+    INTERVALS,
     K_FREE,
     K_WORDS,
     PIPES,
@@ -124,7 +125,7 @@ def shift_sm(M: State, sm: int, t: int, cycles: int) -> None:
     later_all(M, sm + S_TCGEN05, QUEUE_SLOTS, now, ticks)
     later_all(M, sm + S_PIPE, PIPES, now, ticks)
     for k in range(M[sm + S_ACTIVE_HEAD], M[sm + S_ACTIVE_TAIL]):
-        later_all(M, sm + S_ACTIVE + 2 * (k & (COLLECTIVES - 1)), 2, t, cycles)
+        later_all(M, sm + S_ACTIVE + 2 * (k & (INTERVALS - 1)), 2, t, cycles)
     later_all(M, M[sm + S_LINES], M[H_LINES], t, cycles)
     for k in range(SUBPARTITIONS):
         shift_sub(M, sm + S_QUARTERS + k * Q_WORDS, t, cycles)

@@ -18,6 +18,7 @@ from heddle.sim.core.layout import (
     H_SLACK,
     H_SWITCH,
     H_TAIL,
+    INTERVALS,
     LOG_COMPLETE,
     LOG_TENSOR,
     P_COLD,
@@ -82,10 +83,11 @@ def occupy_matrix(M: State, P: Program, sm: int, cold: int, start: int) -> int:
     return int(end)
 
 
-def mark_active(M: State, sm: int, begin: int, end: int) -> None:
-    """Remember that the matrix unit works on register accumulators in the cycles begin..end-1."""
+def mark_active(M: State, sm: int, begin: int, end: int, t: int) -> None:
+    """Remember in cycle t that the matrix unit works on register accumulators in the cycles begin..end-1."""
+    accumulators_active(M, sm, t)  # forgets what is past
     tail = M[sm + S_ACTIVE_TAIL]
-    at = sm + S_ACTIVE + 2 * (tail & (COLLECTIVES - 1))
+    at = sm + S_ACTIVE + 2 * (tail & (INTERVALS - 1))
     M[at] = begin
     M[at + 1] = end
     M[sm + S_ACTIVE_TAIL] = tail + 1
@@ -95,7 +97,7 @@ def accumulators_active(M: State, sm: int, t: int) -> bool:
     """Tell whether the matrix unit works on register accumulators in cycle t; t never decreases."""
     head = M[sm + S_ACTIVE_HEAD]
     while head < M[sm + S_ACTIVE_TAIL]:
-        at = sm + S_ACTIVE + 2 * (head & (COLLECTIVES - 1))
+        at = sm + S_ACTIVE + 2 * (head & (INTERVALS - 1))
         if M[at + 1] > t:
             M[sm + S_ACTIVE_HEAD] = head
             return bool(M[at] <= t)
@@ -127,7 +129,7 @@ def form_collective(M: State, P: Program, L: State, warp: int, row: int, n: int,
     M[group + G_END + place] = complete
     M[group + G_FORMED] = n + 1
     if M[H_SHARE] != 0 and read > begin:
-        mark_active(M, sm, begin, read)
+        mark_active(M, sm, begin, read, t)
     for i in range(4):
         other = M[group + G_WARPS + i]
         counters = M[other + W_MMA_COUNTERS + (n & (QUEUE_SLOTS - 1))]
