@@ -111,3 +111,21 @@ def test_a_float_array_is_refused(unit: dict[str, object]) -> None:
 def test_what_the_compiler_does_not_know_is_an_error_with_the_line() -> None:
     with pytest.raises(InternalError, match=r"test_sim_native.py:\d+: (only plain|len is not|cannot compile)"):
         build_unit("bad", (unknown,), [Path(__file__)])
+
+
+def test_compiled_code_goes_to_the_next_directory_if_the_first_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    directories = [blocked / "cache", tmp_path / "user"]
+    monkeypatch.setattr("heddle.sim.native.build.cache_directories", lambda: directories)
+    build_unit("kept", (division,), [Path(__file__)])
+    assert [path.suffix for path in directories[1].iterdir()] == [".o"]
+
+
+def test_compiled_code_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heddle.sim.native.build.cache_directories", lambda: [tmp_path])
+    build_unit("kept", (division,), [Path(__file__)])
+    monkeypatch.setattr("heddle.sim.native.build.module_text", lambda entries: "this does not compile")
+    assert build_unit("kept", (division,), [Path(__file__)])["division"](7, 2) == 3001
