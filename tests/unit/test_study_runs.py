@@ -1,5 +1,6 @@
 """Does a run simulate no more than its question needs?"""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from heddle import pipeline
+from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
 from heddle.study.runs import request, run
 
@@ -49,8 +51,10 @@ def test_another_machine_is_simulated(simulated: list[float]) -> None:
     assert len(simulated) > count
 
 
-def test_a_given_clock_is_simulated_once_after_the_choice(simulated: list[float]) -> None:
-    run(request("gemm", "h100", clock_mhz=1500, texts={**SIZES, "tile_m": "128", "tile_n": "256", "cluster": "2"}))
+def test_a_fixed_configuration_is_not_chosen_again(simulated: list[float]) -> None:
+    asked = request("gemm", "h100", clock_mhz=1500, texts=SIZES)
+    config = find_kernel("gemm").candidates(asked.machine, asked.params)[-1]
+    run(dataclasses.replace(asked, config=config))
     assert simulated == [1500.0]
 
 

@@ -1,5 +1,6 @@
 """Does validation simulate each case as its row says, and account for every case?"""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,15 @@ def square(number: int) -> int:
 
 def test_answers_come_in_the_order_of_the_questions() -> None:
     assert run_all(square, [3, 1, 2], jobs=2) == [9, 1, 4]
+
+
+def die(number: int) -> int:
+    os._exit(1)
+
+
+def test_a_worker_that_dies_is_one_message() -> None:
+    with pytest.raises(InternalError, match="a worker process died"):
+        run_all(die, [1, 2], jobs=2)
 
 
 def test_progress_is_reported_for_every_answer() -> None:

@@ -9,14 +9,17 @@ family.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from heddle.machine import Machine, fitted, machine
-from heddle.study.agreement import summarize
+from heddle.study.agreement import Outcome, summarize
 from heddle.study.case_file import Case, own_cases
+from heddle.study.pool import run_all
+from heddle.study.runs import Request, request_of, run, tile_choice
 
 Error = Callable[[Mapping[str, float]], float]
 LEFT_OUT = Path(__file__).parent / "left_out.toml"
@@ -57,15 +60,28 @@ def with_values(gpu: Machine, values: Mapping[str, float]) -> Machine:
 
 
 def fit(gpu: Machine, cases: Sequence[Case], fields: Sequence[str]) -> dict[str, float]:
-    """Return the values of `fields` that fit the cases best, starting from those of the machine."""
-    from heddle.study.validate import validate
+    """Return the values of `fields` that fit the cases best, starting from those of the machine.
+
+    Tiles are chosen once, on the machine as it is: a fit that may change them follows noise.
+    """
+    asked = run_all(_with_tile, [(case, gpu) for case in cases])
 
     def error(values: Mapping[str, float]) -> float:
-        mean = summarize(validate(cases, on=with_values(gpu, values)).outcomes).mean_abs_error
+        changed = with_values(gpu, values)
+        rows = run_all(run, [dataclasses.replace(one, machine=changed) for one in asked])
+        outcomes = [Outcome(case=case, simulated_us=row["time_us"]) for case, row in zip(cases, rows, strict=True)]
+        mean = summarize(outcomes).mean_abs_error
         print(f"{mean:.4f} {dict(values)}", file=sys.stderr)
         return mean
 
     return coordinate_search({name: float(getattr(gpu, name)) for name in fields}, error)
+
+
+def _with_tile(question: tuple[Case, Machine]) -> Request:
+    """Return what a case asks of a machine, with the tile chosen."""
+    case, gpu = question
+    asked = dataclasses.replace(request_of(case), machine=gpu)
+    return dataclasses.replace(asked, config=tile_choice(asked, lambda done, total, what: None).config)
 
 
 def values_without(gpu: str, family: str) -> dict[str, float] | None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import TypeVar
+
+from heddle.errors import InternalError
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
@@ -47,6 +50,11 @@ def run_all(
             for done, future in enumerate(as_completed(futures), start=1):
                 future.result()
                 report(done, len(futures), "")
+        except BrokenProcessPool:
+            raise InternalError(
+                "a worker process died without a Python error, as when compiled code writes where it must not",
+                hint="with --jobs 1 the run stops at the case that does it; what was finished is kept",
+            ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

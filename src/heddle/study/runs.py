@@ -37,13 +37,17 @@ SIMULATIONS = ("representative", "chip")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A checked question. `pins`: fields of the tile configuration; `rested`: the chip was idle before the kernel."""
+    """A checked question.
+
+    `pins`: fields of the tile configuration; `config`: all of it, nothing is chosen; `rested`: the chip was idle.
+    """
 
     kernel: str
     machine: Machine
     mode: str
     params: Mapping[str, Any]
     pins: Mapping[str, Any] = field(default_factory=dict)
+    config: Any = None
     clock_mhz: float | None = None
     clock_source: str = ""
     l2_state: L2State = "warm"
@@ -157,6 +161,8 @@ def choice_clock(asked: Request) -> float:
 
 def tile_choice(asked: Request, report: Progress) -> Choice:
     """Choose among the kernel's candidates that agree with the pins."""
+    if asked.config is not None:
+        return Choice(config=asked.config)
     found = find_kernel(asked.kernel)
     candidates = pinned(found.candidates(asked.machine, asked.params), asked.pins)
     tried = shortlist(asked.kernel, asked.machine, asked.params, candidates)
