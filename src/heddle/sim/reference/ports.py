@@ -26,9 +26,9 @@ class RegisterPorts:
         self._cached: tuple[Warp, int, tuple[Register, ...]] | None = None  # warp, pc, slots of the last instruction
 
     def blocked(self, warp: Warp, instruction: Instruction, cycle: int) -> Stall | None:
-        """Return DISPATCH_STALL while a port that the instruction needs is taken, else None."""
+        """Return DISPATCH_STALL while a port that the instruction needs is still taken in the next cycle."""
         for bank in self._cycles_by_bank(warp, instruction):
-            if not self._banks[bank].is_free(cycle):
+            if not self._banks[bank].is_free(cycle + 1):
                 return Stall.DISPATCH_STALL
         return None
 
