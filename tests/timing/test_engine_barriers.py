@@ -3,7 +3,7 @@
 import pytest
 
 from engine_builder import EXIT, h100, issues, loop, op, program, role, run, waited
-from heddle.ir.warp import Count, Instruction
+from heddle.ir.warp import Barrier, BarrierRef, Count, Instruction, Ring
 
 
 @pytest.mark.parametrize("warps", [1, 4, 16])
@@ -71,3 +71,12 @@ def test_first_instruction_lines_are_fetched_after_a_flush() -> None:
     p = program(*[op("NOP")] * 9, EXIT)
     assert issues(p, m, l2_state="flushed")[0] == 100
     assert issues(p, m, l2_state="flushed")[8] == 207
+
+
+def test_the_element_of_a_barrier_wraps_at_the_depth_of_its_ring() -> None:
+    first = BarrierRef(name="full", ring="stage", offset=2)  # stage 0, offset 2 of a ring of 2: element 0
+    p = program(
+        op("SYNCS.ARRIVE", barrier=first), op("SYNCS.TRYWAIT", barrier=BarrierRef(name="full", ring="stage")), EXIT,
+        rings=(Ring(name="stage", depth=2),), barriers=(Barrier(name="full", count=2, arrivals=1),),
+    )  # fmt: skip
+    assert issues(p)[1] == h100().mbarrier_arrive_cycles

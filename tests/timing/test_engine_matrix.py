@@ -1,7 +1,5 @@
 """wgmma and tcgen05: starts, durations, queues, groups by hand-computed cycles."""
 
-import dataclasses
-
 import pytest
 
 from engine_builder import EXIT, R, h100, issues, loop, op, program, run, waited
@@ -78,23 +76,24 @@ def test_landing_bytes_hold_the_matrix_unit_for_their_share(share: float, cycles
     assert issues(p, m)[3] == landed + cycles + DURATION + m.wgmma_tail_cycles
 
 
-def tcgen05(commit: int = 1) -> object:
+def tcgen05(n: int = 256) -> object:
     """One warp issues an MMA and waits for its commit."""
     done = BarrierRef(name="done")
     return program(
-        op("UTCHMMA", shape=(128, 256, 16), form="ss", dtype="fp16"),
+        op("UTCHMMA", shape=(128, n, 16), form="ss", dtype="fp16"),
         op("UTCBAR", barrier=done),
         op("SYNCS.TRYWAIT", barrier=done),
         EXIT,
-        barriers=(Barrier(name="done", count=1, arrivals=commit),),
+        barriers=(Barrier(name="done", count=1, arrivals=1),),
     )
 
 
-def test_a_tcgen05_commit_arrives_when_the_mma_is_complete() -> None:
-    m = dataclasses.replace(machine("b200"), tcgen05_overhead_cycles=0.0)
-    duration = 2 * 128 * 256 * 16 // m.tensor_flops_per_cycle
-    complete = 1 + duration + m.tcgen05_latency_cycles["ss_m128_1cta"]
-    assert issues(tcgen05(), m)[2] == complete + max(1, m.tcgen05_commit_cycles)
+@pytest.mark.parametrize("n", [64, 256])  # 64: reading the operands takes longer than the products, 48 and 32 cycles
+def test_a_tcgen05_commit_arrives_when_the_mma_is_complete(n: int) -> None:
+    m = machine("b200")
+    products = 2 * 128 * n * 16 // m.tensor_flops_per_cycle
+    complete = 1 + products + m.tcgen05_latency_cycles["ss_m128_1cta"]
+    assert issues(tcgen05(n), m)[2] == complete + max(1, m.tcgen05_commit_cycles)
 
 
 def test_half_the_rows_take_as_long() -> None:

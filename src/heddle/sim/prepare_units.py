@@ -153,11 +153,13 @@ def _tcgen05(row: Row, program: WarpProgram, machine: Machine, pc: int, names: N
     row[c.X_BYTES] = (n // ctas * k + (m // ctas * k if instruction.form == "ss" else 0)) * size
     row[c.X_SHARED] = transfer_ticks(int(row[c.X_BYTES]), machine.shared_bytes_per_cycle)
     overhead = cycles_to_ticks(machine.tcgen05_overhead_cycles)
-    row[c.X_DURATION] = max(transfer_ticks(2 * m * n * k, rate), row[c.X_SHARED]) + overhead
+    products = transfer_ticks(2 * m * n * k, rate)
+    row[c.X_DURATION] = max(products, row[c.X_SHARED]) + overhead
     key = f"{instruction.form}_m{m}_{ctas}cta"
     if key not in machine.tcgen05_latency_cycles:
         raise unknown_name(f"tcgen05 form of {machine.name}", key, machine.tcgen05_latency_cycles, where)
-    row[c.X_EXTRA] = cycles_to_ticks(machine.tcgen05_latency_cycles[key])
+    # from the end of the operand reads: completion does not wait for shared memory, it counts from the start
+    row[c.X_EXTRA] = products + cycles_to_ticks(machine.tcgen05_latency_cycles[key]) - row[c.X_DURATION]
 
 
 def _tensor_memory(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Names) -> None:

@@ -34,12 +34,13 @@ class Tcgen05Mma(UnitModel):
         elements = n // instruction.ctas * k + (m // instruction.ctas * k if instruction.form == "ss" else 0)
         shared_bytes = elements * element_bytes(instruction.dtype)
         shared_length = self.sm.shared.length(shared_bytes)
-        length = max(self._compute_length(instruction), shared_length) + ticks(self.machine.tcgen05_overhead_cycles)
+        products = self._compute_length(instruction)
+        length = max(products, shared_length) + ticks(self.machine.tcgen05_overhead_cycles)
         for sm in sms:
             sm.matrix.occupy(start, length, shared_length)
             sm.shared.bytes += shared_bytes
         self.sm.tcgen05_starts.append(start)
-        complete = floor_cycles(start + length + self._latency(instruction) * TICKS_PER_CYCLE)
+        complete = floor_cycles(start + products + self._latency(instruction) * TICKS_PER_CYCLE)
         warp.tcgen05_complete = max(warp.tcgen05_complete, complete)
         log, read = self.sm.chip.log, floor_cycles(start + length)
         log.span(EventKind.TENSOR, warp, floor_cycles(start), read, stage=log.stage(warp, instruction))
