@@ -87,6 +87,7 @@ BAD = [
     ("m64n8k16 ", "", "HGMMA needs a shape"),
     ("dtype=fp16 source", "source", "HGMMA needs a dtype"),
     ("HGMMA R8", "UTCHMMA R8", None),
+    ("LDS R4:4 = R0 bytes=512", "DEPBAR pending=16", "pending = 16; allowed: 0 to 15"),
     ("barrier_id=1", "barrier_id=16", "named barrier 16; allowed: 0 to 15"),
     ("BAR.SYNC warps=8 ", "BAR.SYNC ", "BAR.SYNC needs warps, 1 or more"),
     (

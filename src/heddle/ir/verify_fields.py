@@ -9,6 +9,7 @@ from heddle.ir.verify_problem import in_range, unit_of, unknown
 from heddle.ir.warp import LOOP_LEVELS, SCOREBOARDS, BarrierRef, Count, Instruction, StreamRef, WarpProgram
 
 MAX_STALL = 15  # the field has four bits
+MAX_PENDING = 15  # groups that a wait may leave outstanding
 NAMED_BARRIERS = 16  # a CTA
 GROUP_INSTRUCTIONS = {  # all warps of the role execute these together, so that none may be predicated off
     Unit.WGMMA,
@@ -146,8 +147,9 @@ def _needs_warps(instruction: Instruction, pc: int, program: WarpProgram) -> Ite
 
 
 def _needs_pending(instruction: Instruction, pc: int, program: WarpProgram) -> Iterator[str]:
-    if instruction.pending < 0:
-        yield f"pending = {instruction.pending}; needs 0 or more"
+    most = MAX_PENDING if unit_of(instruction) is not Unit.SEM_ACQUIRE else None
+    if instruction.pending < 0 or (most is not None and instruction.pending > most):
+        yield f"pending = {instruction.pending}; allowed: 0 {'and more' if most is None else f'to {most}'}"
 
 
 def _needs_semaphore(instruction: Instruction, pc: int, program: WarpProgram) -> Iterator[str]:
