@@ -79,7 +79,7 @@ class Machine:
     shared_load_latency_cycles: int
     shared_conflict_cycles_per_way: int
     shared_async_slack_cycles: int  # backlog that TMA writes and matrix operand reads may build up before they wait
-    shared_async_write_share: float = 1.0  # of a landing byte's time that joins the backlog: the rest fills idle bank cycles
+    shared_async_write_share: float = 1.0  # of a landing byte's time that joins the backlog
     lsu_queue_depth: int  # memory instructions a subpartition may have waiting for the load/store unit
     # tensor cores
     tensor_flops_per_cycle: int  # dense fp16 per SM

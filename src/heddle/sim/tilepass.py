@@ -29,7 +29,8 @@ UNBOUNDED = 1 << 30  # bytes: longer than any queue
 class ChipRecord:
     """What the pass saw: `seen` [representative's accesses, SEEN_WORDS] and `totals` [lockstep step, 4].
 
-    The totals are bytes at L2 (service: `l2_write_cost`) and at DRAM, first of the whole chip, then of the SMs up to the representative's rank.
+    The totals are bytes at L2 (as it serves them) and at DRAM, first of the whole chip, then of the SMs up to the
+    representative's rank.
     """
 
     streams: int
