@@ -14,10 +14,8 @@ from heddle.study.case_file import own_cases
 from heddle.study.validate import validate
 
 SHOWN = (
-    "bbg-011",  # A100, 8192 x 8192 x 8192
-    "bbg-007",
-    "dg-bf16-035",  # H100, DeepGEMM, L2 flushed
-    "cbl-bf16-037",  # H100, cuBLASLt
+    "bbg-011",  # A100, BitBLAS, 8192 x 8192 x 8192
+    "dg-bf16-035",  # H100, DeepGEMM, L2 flushed between runs
     "w8-sq-009",  # H100, cuBLAS, warm loop
     "tkb200-001",  # B200, ThunderKittens
     "mamf-005",  # B200, cuBLAS
