@@ -144,3 +144,9 @@ def test_the_weight_of_an_item_follows_its_loop_count() -> None:
     assert weights.tolist() == [2 * 1 + 2, 2 * 10 + 2, 2 * 4 + 2]
     plan = plan_launch(dataclasses.replace(program, work=dataclasses.replace(program.work, grid=3)), machine("h100"))
     assert plan.representative == 1
+
+
+def test_a_group_over_the_edge_does_not_represent_the_chip() -> None:
+    """The last item starts behind the tensor's end: it loads nothing, so it would be faster than all others."""
+    over = stream_program(blocks=56, steps=8, items=8, grid=8)
+    assert plan_launch(over, machine("h100")).representative == 6

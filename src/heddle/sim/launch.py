@@ -16,7 +16,7 @@ from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim.launch_occupancy import Occupancy, occupancy
-from heddle.sim.launch_work import hand_out, item_weights
+from heddle.sim.launch_work import hand_out, item_weights, items_inside
 
 __all__ = ["LaunchPlan", "Occupancy", "occupancy", "plan_launch"]
 
@@ -38,7 +38,7 @@ class LaunchPlan:
     clusters: int  # resident at the start
     items: tuple[NDArray[np.int64], ...]
     order: NDArray[np.int64]  # rows of work.items in the order in which they are handed out
-    representative: int  # group with the most work, the last of equals
+    representative: int  # group with the most work inside the tensors, the last of equals
 
     @property
     def used_groups(self) -> int:
@@ -86,6 +86,22 @@ def _check(program: WarpProgram, machine: Machine) -> None:
         )
 
 
+def _representative(
+    program: WarpProgram, items: tuple[NDArray[np.int64], ...], weights: NDArray[np.int64], groups: int
+) -> int:
+    """Return the group that stands for the rest: the most work, then the fewest items over an edge, then the last.
+
+    An item over a tensor's edge loads nothing there, so its group is faster; the last of equals waits longest.
+    """
+    inside = items_inside(program)
+    load = np.zeros((2, min(groups, len(items))), dtype=np.int64)
+    for cluster, rows_of in enumerate(items):
+        load[:, cluster % groups] += weights[rows_of].sum(), inside[rows_of].sum()
+    busiest = np.flatnonzero(load[0] == load[0].max())
+    whole = load[1, busiest]
+    return int(busiest[whole == whole.max()][-1])
+
+
 def plan_launch(program: WarpProgram, machine: Machine) -> LaunchPlan:
     """Place the clusters of `program` on `machine` and choose the representative group.
 
@@ -104,9 +120,6 @@ def plan_launch(program: WarpProgram, machine: Machine) -> LaunchPlan:
     else:
         lists = hand_out(weights, clusters)
     items = tuple(np.array(rows_of, dtype=np.int64) for rows_of in lists)
-    load = np.zeros(min(groups, clusters), dtype=np.int64)
-    for cluster, rows_of in enumerate(items):
-        load[cluster % groups] += weights[rows_of].sum()
     return LaunchPlan(
         occupancy=fit,
         schedule=work.schedule,
@@ -116,5 +129,5 @@ def plan_launch(program: WarpProgram, machine: Machine) -> LaunchPlan:
         clusters=clusters,
         items=items,
         order=np.arange(rows, dtype=np.int64),
-        representative=int(np.flatnonzero(load == load.max())[-1]),  # the last of equals waits longest
+        representative=_representative(program, items, weights, groups),
     )

@@ -73,6 +73,16 @@ def item_weights(program: WarpProgram) -> Items:
     return heaviest
 
 
+def items_inside(program: WarpProgram) -> NDArray[np.bool_]:
+    """Return for each work item whether the first blocks that its CTAs access all lie inside their tensors."""
+    inside = np.ones(len(program.work.items), dtype=np.bool_)
+    for stream in program.streams:
+        first = program.work.items[:, program.work.attributes.index(stream.base)]
+        last = first + stream.cta_step * (program.cluster_size - 1)
+        inside &= (first >= 0) & (np.maximum(first, last) < stream.blocks)
+    return inside
+
+
 def hand_out(weights: Items, takers: int) -> list[list[int]]:
     """Give items in order to whichever of `takers` is free first (ties: the lowest number); return the list of each."""
     lists: list[list[int]] = [[] for _ in range(takers)]
