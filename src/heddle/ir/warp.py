@@ -44,7 +44,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarrierRef:
-    """One mbarrier of ring `name`: element (stage(ring) + offset) modulo its depth; without a ring element `offset`.
+    """One of the mbarriers `name`: element (stage(ring) + offset) modulo the ring's depth; without a ring `offset`.
 
     `flip` inverts the parity that a wait asks for (a producer's first pass over empty slots). `cta` says whose
     barrier: own, the cluster leader's (rank 0), or that of every CTA in the cluster (an arrive then signals all).
