@@ -16,7 +16,7 @@ from heddle.sim import simulate
 from heddle.sim.reference import simulate_reference
 from heddle.sim.result import SimResult
 
-SAMPLE = range(40)
+SAMPLE = (*range(40), 747)  # 747: a signal reached the CTA after the one that it was meant for
 ALL = range(40, 1040)
 PYTHON_SAMPLE = (3, 6, 30)
 LONG_LOOP = 200  # passes: enough for a period to show

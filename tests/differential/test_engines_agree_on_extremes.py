@@ -73,7 +73,22 @@ CASES = {
     "one counter for both ends of an instruction": "  [B------:R2:W2:S01] STG R4:2, R8:4 bytes=512 stream=c\n"
     "  [B--2---:R-:W-:S15] NOP\n",
     "long stores before the end": lines(*["STG R4:2, R8:4 bytes=512 stream=c(parts=8, part_by_rank)"] * 20),
+    "signals still on their way when the CTA ends": lines(
+        "SYNCS.ARRIVE barrier=full(ring=stages) by=role",
+        "SYNCS.TRYWAIT barrier=full(ring=stages)",
+        "SYNCS.EXPECT bytes=4096 barrier=full(ring=stages) by=role",
+        "UTMALDG bytes=4096 stream=a barrier=full(ring=stages) by=role",
+        "SYNCS.ARRIVE barrier=full(ring=stages, offset=1) by=role",
+    ),
     "many named barriers": lines(*[f"BAR.SYNC warps={{warps}} barrier_id={k}" for k in range(16)]),
+}
+SHALLOW = {  # queues of one, a tiny L2, and a CTA that follows before late signals arrive
+    "lsu_queue_depth": 1,
+    "wgmma_queue_depth": 1,
+    "l2_partitions": 1,
+    "l2_bytes": 16384,
+    "cta_launch_cycles": 1,
+    "max_ctas_per_sm": 1,
 }
 SHAPES = [
     (1, "static", 1, 4),
@@ -90,7 +105,7 @@ def test_engines_agree_on_extremes(case: str, cluster: int, schedule: str, items
     head = HEAD.format(cluster=cluster, schedule=schedule, items=rows, warps=warps, registers=16)
     code = CASES[case].replace("{warps}", str(warps))
     program = parse_program(head + code + lines("NEXT -> start") + EXIT)
-    for changes in ({}, {"lsu_queue_depth": 1, "wgmma_queue_depth": 1, "l2_partitions": 1, "l2_bytes": 16384}):
+    for changes in ({}, SHALLOW):
         options = {"mode": "chip", "l2_state": "cold"}
         expected = simulate_reference(program, h100(**changes), **options)
         assert not differences(expected, simulate(program, h100(**changes), fast_forward=False, **options))

@@ -17,8 +17,16 @@ from heddle.sim.core.layout import (
     C_READ,
     C_VISIBLE,
     C_WORDS,
+    E_KIND,
+    E_WHERE,
+    E_WORDS,
     ERROR_ITEM_SLOTS,
+    EV_ARRIVE,
+    EV_BYTES,
+    EV_COPY,
+    EV_LAND,
     EV_LAUNCH,
+    EV_LOST,
     G_FORMED,
     G_WORDS,
     H_ANCHOR,
@@ -31,6 +39,8 @@ from heddle.sim.core.layout import (
     H_FETCH,
     H_GRID,
     H_GROUPS_PER_CTA,
+    H_HEAP,
+    H_HEAP_COUNT,
     H_ITEM_COUNT,
     H_ITEM_DONE,
     H_ITEMS,
@@ -211,8 +221,23 @@ def reset_warp(M: State, warp: int) -> None:
     M[warp + W_ROW] = M[warp + W_ENTRY]
 
 
+def lose_signals(M: State, cta: int) -> None:
+    """Lose what is on its way to the barriers of an ended CTA, so that the next does not get it; copies still land."""
+    first = M[cta + C_MBARRIERS]
+    end = first + M[H_MBARRIERS] * B_WORDS
+    for i in range(M[H_HEAP_COUNT]):
+        event = M[H_HEAP] + i * E_WORDS
+        kind = M[event + E_KIND]
+        if first <= M[event + E_WHERE] and M[event + E_WHERE] < end:
+            if kind == EV_LAND:
+                M[event + E_KIND] = EV_COPY
+            elif kind in (EV_ARRIVE, EV_BYTES):
+                M[event + E_KIND] = EV_LOST
+
+
 def reset_cta(M: State, cta: int) -> None:
     """Give a CTA slot fresh barriers."""
+    lose_signals(M, cta)
     M[cta + C_LIVE] = 0
     M[cta + C_READ] = 0
     M[cta + C_VISIBLE] = 0

@@ -271,6 +271,7 @@ EV_COPY = 2  # a cp.async lands in SM E_SM
 EV_SEMAPHORE = 3  # semaphore E_WHERE grows
 EV_LAUNCH = 4  # cluster slot E_WHERE is free
 EV_BYTES = 5  # bytes of a copy into another CTA count at mbarrier E_WHERE
+EV_LOST = 6  # was a signal to a CTA that has ended
 
 # ---- program row: what serves most instructions, ...
 P_UNIT = 0

@@ -19,6 +19,7 @@ from heddle.sim.core.layout import (
     EV_BYTES,
     EV_COPY,
     EV_LAND,
+    EV_LAUNCH,
     EV_SEMAPHORE,
     H_ANCHOR_HIT,
     H_ERROR,
@@ -80,7 +81,7 @@ def happen(M: State, P: Program, L: State, event: int, t: int) -> None:
         add_backlog(M, sm, t << TICK_BITS, P[P[row + P_COLD] + X_SHARED])
     elif kind == EV_SEMAPHORE:
         grow_semaphore(M, P, where, t)
-    else:
+    elif kind == EV_LAUNCH:
         launch_next(M, P, where, t)
 
 
