@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +62,11 @@ def writable(file: str) -> Path:
         raise UserError(f"cannot write {file!r}: it is a folder")
     if not path.absolute().parent.is_dir():
         raise UserError(f"cannot write {file!r}: the folder {str(path.absolute().parent)!r} does not exist")
-    return path
+    try:
+        with tempfile.TemporaryFile(dir=path.absolute().parent):
+            return path
+    except OSError as error:
+        raise UserError(f"cannot write {file!r}: {error.strerror}") from error
 
 
 def check_outputs(*files: str | None) -> None:

@@ -40,7 +40,11 @@ def command(
     check_outputs(json_file)
     row = _micro(gpu) if suite == "micro" else _kernels(cases, kernel, gpu, left_out, jobs)
     emit(row, json_file, lambda out: show(row, out))
-    if max_mean_error is not None and not (row["mean_abs_error"] or 0.0) <= max_mean_error:
+    if max_mean_error is None:
+        return
+    if row["mean_abs_error"] is None:
+        raise UserError("no case was judged, so --max-mean-error cannot hold", hint="see which cases are not modelled")
+    if not row["mean_abs_error"] <= max_mean_error:
         raise typer.Exit(1)
 
 

@@ -64,8 +64,19 @@ def stages_that_fit(problem: GemmProblem, config: GemmConfig, machine: Machine) 
     return (machine.shared_memory_bytes_per_cta - fixed) // _stage_bytes(problem, config)
 
 
+def check_sizes(config: GemmConfig) -> None:
+    """Raise UserError unless every size of a configuration is at least 1 and `warps` are rows x columns."""
+    for name in ("tile_m", "tile_n", "tile_k", "stages", "cluster", "split_k"):
+        if getattr(config, name) < 1:
+            raise UserError(f"{name} must be at least 1, got {getattr(config, name)}")
+    if len(config.warps) != 2 or min(config.warps) < 1:
+        given = "x".join(str(count) for count in config.warps)
+        raise UserError(f"warps must be rows x columns of at least 1 x 1, got {given}", hint="for example warps=4x2")
+
+
 def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> None:
     """Raise UserError if a configuration breaks a rule of the machine or the kernel."""
+    check_sizes(config)
     schedules = SCHEDULES[machine.architecture]
     if config.schedule not in schedules:
         raise UserError(f"gemm on {machine.name} runs the schedules {', '.join(schedules)}; got {config.schedule!r}")

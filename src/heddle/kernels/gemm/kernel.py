@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels.gemm.candidates import candidates
-from heddle.kernels.gemm.check import check_config, check_problem
+from heddle.kernels.gemm.check import check_config, check_problem, check_sizes
 from heddle.kernels.gemm.raster import item_count, work_items
 from heddle.kernels.gemm.reference import reference
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
@@ -60,6 +60,7 @@ class Gemm(Kernel[GemmConfig]):
         check_problem(problem, machine)
         config = config or candidates(problem, machine)[0]
         if config.schedule == "multistage" and config.split_k == 1:
+            check_sizes(config)
             config = replace(config, stages=min(config.stages, ceil_div(problem.k, config.tile_k) + 1))
         check_config(problem, config, machine)
         count = item_count(problem, config)
