@@ -1,0 +1,265 @@
+"""The operations of a tile program, each with the line of the kernel that wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from heddle.errors import SourceLocation
+from heddle.ir.tile_refs import BarrierUse, GlobalRef, SharedRef, TmemRef
+from heddle.ir.warp import Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """Base of all tile operations; `where` is the line of the kernel that wrote it."""
+
+    where: SourceLocation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class For(Op):
+    """A loop `count` times; `name` is how references call its counter."""
+
+    name: str
+    count: Count
+    body: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForEachItem(Op):
+    """The loop over this CTA's (or cluster's) work items; a program with schedule `launch` runs it once."""
+
+    body: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When(Op):
+    """Run `body` if the item attribute is not zero."""
+
+    attribute: str
+    body: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmaLoad(Op):
+    """Bulk copy global -> shared, signalling `barrier`.
+
+    `multicast` CTAs of the cluster each load a part and all receive the whole.
+    """
+
+    dst: SharedRef
+    src: GlobalRef
+    barrier: BarrierUse
+    multicast: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmaStore(Op):
+    """Bulk copy (or reduce-add) shared -> global, one commit group, issued by the first warp of the role."""
+
+    dst: GlobalRef
+    src: SharedRef
+    reduce: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmaStoreWait(Op):
+    """Wait until at most `pending` bulk store groups still read shared memory."""
+
+    pending: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpAsync(Op):
+    """Cooperative asynchronous copy global -> shared by all warps of the role (sm_80 cp.async, 16 bytes a lane)."""
+
+    dst: SharedRef
+    src: GlobalRef
+    bytes_per_lane: int = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpAsyncCommit(Op):
+    """Close the group of asynchronous copies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpAsyncWait(Op):
+    """Wait until at most `pending` groups of asynchronous copies are outstanding."""
+
+    pending: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadGlobal(Op):
+    """Global -> register tile, by plain loads."""
+
+    dst: str
+    src: GlobalRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreGlobal(Op):
+    """Register tile -> global, by plain stores or atomic adds; from column `src_col` of the register tile on."""
+
+    dst: GlobalRef
+    src: str
+    reduce: bool = False
+    src_col: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreShared(Op):
+    """Register tile (converted to the shared tile's dtype) -> shared, by stmatrix (sm_90 on) or stores.
+
+    The part that is stored has the size of `dst` and begins at column `src_col` of the register tile.
+    """
+
+    dst: SharedRef
+    src: str
+    src_col: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadShared(Op):
+    """Shared -> register tile, by plain loads."""
+
+    dst: str
+    src: SharedRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTensorMemory(Op):
+    """Tensor memory -> register tile, and wait for it."""
+
+    dst: str
+    src: TmemRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fill(Op):
+    """Set all elements of a register tile."""
+
+    dst: str
+    value: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elementwise(Op):
+    """dst = function(sources) element by element on register tiles of equal layout: add, mul, sub, max, exp2, cast, ...
+
+    A source of one column is broadcast over the columns. `source_cols`, if given, is the first column that each source
+    takes part with; the part has the size of `dst`.
+    """
+
+    function: str
+    dst: str
+    sources: tuple[str, ...]
+    scalars: tuple[float, ...] = ()
+    source_cols: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowReduce(Op):
+    """dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`; dst has one column."""
+
+    function: str
+    dst: str
+    src: str
+    accumulate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mma(Op):
+    """acc += a @ b.T with a [m, k] and b [n, k].
+
+    sm_80: a, b shared, fragments loaded by ldmatrix, mma.sync. sm_90: one wgmma chain a warp group, a shared or a
+    register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory; `ctas` = 2 for a CTA pair. `accumulate`
+    False: the first k-step overwrites acc; "first_iteration": overwrites when the counter of `loop` is 0.
+    """
+
+    acc: str | TmemRef
+    a: SharedRef | str
+    b: SharedRef
+    accumulate: bool | Literal["first_iteration"] = True
+    loop: str | None = None
+    ctas: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaCommit(Op):
+    """Close a group of matrix instructions; with `barrier`, tcgen05.commit to it."""
+
+    barrier: BarrierUse | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaWait(Op):
+    """wgmma: wait until at most `pending` groups are outstanding."""
+
+    pending: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait(Op):
+    """Wait for the phase of an mbarrier."""
+
+    barrier: BarrierUse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrive(Op):
+    """Arrive on an mbarrier; `by`: every warp (one lane), one warp a group, or one warp of the role."""
+
+    barrier: BarrierUse
+    by: Literal["warp", "group", "role"] = "warp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expect(Op):
+    """Arrive and expect `bytes` from bulk copies."""
+
+    barrier: BarrierUse
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync(Op):
+    """Named barrier `id` over the `warps` that execute it (0: all warps of the CTA); `wait` False only arrives."""
+
+    id: int = 0
+    warps: int = 0
+    wait: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSync(Op):
+    """Barrier over all warps of the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advance(Op):
+    """Step the rings of the executing warps."""
+
+    rings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence(Op):
+    """Make shared stores visible to the asynchronous proxy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal(Op):
+    """Add one to the global semaphore whose index is item attribute `semaphore`, after the CTA's earlier stores."""
+
+    semaphore: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Await(Op):
+    """Wait until the global semaphore has reached `value` (an item attribute or a number)."""
+
+    semaphore: str
+    value: int

@@ -1,0 +1,118 @@
+"""What operations of a tile program refer to: declared tiles, barriers and rings, and boxes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTile:
+    """`stages` x rows x cols of shared memory; `swizzle_bytes` 128: conflict-free for matrix loads, 0: plain rows."""
+
+    name: str
+    rows: int
+    cols: int
+    dtype: str
+    stages: int = 1
+    swizzle_bytes: int = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterTile:
+    """rows x cols spread over the warps of a role as matrix fragments; `warp_grid` = warps along (rows, cols)."""
+
+    name: str
+    rows: int
+    cols: int
+    dtype: str
+    warp_grid: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMemoryTile:
+    """`stages` x rows x cols in tensor memory (sm_100); 32-bit columns, 128 lanes a CTA."""
+
+    name: str
+    rows: int
+    cols: int
+    dtype: str
+    stages: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mbarrier:
+    """`count` mbarriers that complete after `arrivals` arrivals and all expected bytes."""
+
+    name: str
+    count: int
+    arrivals: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingDecl:
+    """A ring of `depth` stages; every warp keeps its own (stage, phase)."""
+
+    name: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalRef:
+    """A rows x cols box of a global tensor.
+
+    Its corner is (item[row] + counter * row_step, item[col] + counter * col_step), where `row`, `col` name work item
+    attributes in elements (None: 0) and `loop` names the loop whose counter (+ `ahead`) moves the box. `row_offset`,
+    `col_offset` elements are added, and `cta_row`, `cta_col` for each rank of the CTA in its cluster. What lies outside
+    the tensor reads as zero and is not written.
+    """
+
+    tensor: str
+    rows: int
+    cols: int
+    row: str | None = None
+    col: str | None = None
+    loop: str | None = None
+    ahead: int = 0
+    row_step: int = 0
+    col_step: int = 0
+    cta_row: int = 0
+    cta_col: int = 0
+    row_offset: int = 0
+    col_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRef:
+    """A box of a shared tile at the stage that `ring` points to (+ `ahead` stages), or at stage 0 without a ring."""
+
+    tile: str
+    rows: int
+    cols: int
+    ring: str | None = None
+    ahead: int = 0
+    row: int = 0
+    col: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmemRef:
+    """A box of a tensor-memory tile at the stage that `ring` points to."""
+
+    tile: str
+    rows: int
+    cols: int
+    ring: str | None = None
+    row: int = 0
+    col: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierUse:
+    """Element of an mbarrier ring: stage of `ring` + `ahead`. `flip`: a producer's wait. `cta`: own, leader or all."""
+
+    name: str
+    ring: str | None = None
+    ahead: int = 0
+    flip: bool = False
+    cta: Literal["own", "leader", "all"] = "own"
