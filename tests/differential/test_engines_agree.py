@@ -31,7 +31,7 @@ def run(
     return simulate(program, machine, engine=engine, fast_forward=forward, **options)
 
 
-def check(seed: int, engine: str = "numba") -> None:
+def check(seed: int, engine: str = "compiled") -> None:
     """Compare an engine with the reference on one random case."""
     program, machine, options = random_case(seed)
     expected = run("reference", program, machine, options)
@@ -60,7 +60,7 @@ def test_one_cluster_alone_agrees(seed: int) -> None:
     """Mode sm: the share of the chip's rates, tags of its own."""
     program, machine, options = random_case(seed)
     alone = {**options, "mode": "sm"}
-    lines = differences(run("reference", program, machine, alone), run("numba", program, machine, alone))
+    lines = differences(run("reference", program, machine, alone), run("compiled", program, machine, alone))
     assert not lines, report(seed, program, alone, lines)
 
 
@@ -69,7 +69,7 @@ def test_warm_cache_agrees_where_everything_fits(seed: int) -> None:
     program, machine, options = random_case(seed)
     machine = dataclasses.replace(machine, l2_bytes=1 << 24)
     warm = {**options, "l2_state": "warm"}
-    lines = differences(run("reference", program, machine, warm), run("numba", program, machine, warm))
+    lines = differences(run("reference", program, machine, warm), run("compiled", program, machine, warm))
     assert not lines, report(seed, program, warm, lines)
 
 
@@ -87,8 +87,8 @@ def test_fast_forward_changes_no_count(seed: int) -> None:
     program, machine, options = random_case(seed)
     program = with_long_loops(program)
     alone = {**options, "mode": "sm"}
-    plain = run("numba", program, machine, alone)
-    skipping = run("numba", program, machine, alone, forward=True)
+    plain = run("compiled", program, machine, alone)
+    skipping = run("compiled", program, machine, alone, forward=True)
     lines = differences(plain, skipping)
     assert not lines, report(seed, program, alone, lines)
 
@@ -98,7 +98,7 @@ def test_fast_forward_skips_most_of_some_long_loops() -> None:
     shares = []
     for seed in range(20):
         program, machine, options = random_case(seed)
-        result = run("numba", with_long_loops(program), machine, {**options, "mode": "sm"}, forward=True)
+        result = run("compiled", with_long_loops(program), machine, {**options, "mode": "sm"}, forward=True)
         shares.append(result.fast_forwarded_cycles / result.cycles)
     assert max(shares) > 0.5
 

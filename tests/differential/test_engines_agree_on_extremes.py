@@ -115,6 +115,6 @@ def test_both_engines_call_a_deadlock_a_deadlock(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("heddle.sim.reference.chip.QUIET_LIMIT_CYCLES", 200)
     head = HEAD.format(cluster=1, schedule="static", items="item 0 0", warps=2, registers=16)
     program = parse_program(head + lines("SYNCS.TRYWAIT barrier=full(ring=stages)") + EXIT)
-    for engine in ("reference", "numba"):
+    for engine in ("reference", "compiled"):
         with pytest.raises(UserError, match="deadlock"):
             simulate(program, h100(), mode="chip", l2_state="cold", engine=engine)

@@ -83,7 +83,7 @@ def test_why_of_a_warp_that_has_ended() -> None:
     assert s.why(0) == "warp context 0 has ended"
 
 
-@pytest.mark.parametrize("engine", ["numba", "python"])
+@pytest.mark.parametrize("engine", ["compiled", "python"])
 def test_a_user_policy_decides(engine: str) -> None:
     def lowest(ready: int, last: int, subpartition: int, cycle: int) -> int:
         return (ready & -ready).bit_length() - 1 if subpartition < 0 else next(i for i in range(64) if ready >> i & 1)
@@ -96,7 +96,7 @@ def test_a_user_policy_decides(engine: str) -> None:
 
 
 def lowest_of_16(ready: int, last: int, subpartition: int, cycle: int) -> int:
-    """Pick the lowest ready warp, in code that Numba compiles."""
+    """Pick the lowest ready warp, in code that the compiler knows."""
     bit = 0
     while not (ready >> bit) & 1:
         bit += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import unknown_name
-from heddle.sim.core import bits, control, flush, run
+from heddle.errors import InternalError, unknown_name
+from heddle.sim.core import bits, control, flush, memory_play, run
 from heddle.sim.core import layout as c
-from heddle.sim.native import build_unit
+from heddle.sim.native import build_unit, compile_function
 from heddle.sim.scheduler import POLICIES, Policy
 
-ENGINES = ("numba", "python")
-ENTRIES = (run.run, control.launch_cluster, flush.flush_accounts)
+COMPILED = "compiled"
+ENGINES = (COMPILED, "python")
+ENTRIES = (
+    run.run,
+    control.launch_cluster,
+    flush.flush_accounts,
+    memory_play.play,
+    memory_play.measure,
+    memory_play.settle,
+)
 
 
 class Core:
@@ -31,6 +40,7 @@ class Core:
         self.run = functions["run"]
         self.launch_cluster = functions["launch_cluster"]
         self.flush_accounts = functions["flush_accounts"]
+        self.play, self.measure, self.settle = functions["play"], functions["measure"], functions["settle"]
 
 
 @cache
@@ -52,26 +62,29 @@ def set_policy(state: NDArray[np.int64], engine: str, scheduler: Policy) -> Any:
         state[c.H_POLICY] = POLICIES[scheduler]
         return None
     state[c.H_POLICY] = c.POLICY_USER
-    choose = getattr(scheduler, "py_func", scheduler)
     if engine == "python":
-        bits.policies.append(choose)
+        bits.policies.append(scheduler)
         state[c.H_POLICY_ADDRESS] = len(bits.policies) - 1
         return None
-    compiled = _compile_policy(choose)
-    state[c.H_POLICY_ADDRESS] = compiled[1]
-    return compiled[0]
+    function = _compile_policy(scheduler)
+    state[c.H_POLICY_ADDRESS] = function.address
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class CallablePolicy:
+    """A policy that the core can call; `owner` keeps its code alive."""
+
+    owner: Any
+    address: int
 
 
 @cache
-def _compile_policy(choose: Callable[[int, int, int, int], int]) -> tuple[Any, int]:
-    """Compile a policy with Numba, or make it callable from the core as it is; return (what to keep, address)."""
-    import numba
-    from numba.core.errors import NumbaError
-
+def _compile_policy(choose: Callable[[int, int, int, int], int]) -> CallablePolicy:
+    """Compile a policy, or make it callable from the core as it is if the compiler does not know what it uses."""
     try:
-        function = numba.cfunc("int64(int64, int64, int64, int64)")(choose)
-        return function, int(function.address or 0)
-    except NumbaError:
+        compiled = compile_function(choose)
+        return CallablePolicy(compiled, compiled.address)
+    except InternalError:
         callback = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)(choose)
-        address: int = ctypes.cast(callback, ctypes.c_void_p).value or 0
-        return callback, address
+        return CallablePolicy(callback, int(ctypes.cast(callback, ctypes.c_void_p).value or 0))

@@ -10,7 +10,7 @@ from heddle.sim.result import SimResult
 from heddle.sim.scheduler import Policy
 from heddle.sim.session import Log, Sim
 
-ENGINES = ("numba", "python", "reference")
+ENGINES = ("compiled", "python", "reference")
 
 
 def simulate(
@@ -18,7 +18,7 @@ def simulate(
     machine: Machine,
     *,
     mode: Mode = "representative",
-    engine: str = "numba",
+    engine: str = "compiled",
     scheduler: Policy = "gty",
     log: Log = "off",
     fast_forward: bool = True,
@@ -30,7 +30,7 @@ def simulate(
     """Simulate a program on a machine (docs/reference/engine.md) and return cycles, stalls, pipe use and traffic.
 
     `mode`: "chip" (all SMs), "representative" (the busiest SM group with the chip's memory), "sm" (that group alone).
-    `engine`: "numba"; "python", the same source without compilation; "reference", the separate plain engine.
+    `engine`: "compiled"; "python", the same source without compilation; "reference", the separate plain engine.
     `scheduler`: "gty", "gto", "lrr" or a function (`heddle.sim.scheduler`). `log`: "off", "issue", "all", "sm0".
     `until`: stop at that cycle, without an error. `max_cycles`: raise UserError if the kernel has not ended by then.
     `clock_mhz`: SM clock, which sets the DRAM rate in cycles (default: the machine's highest).
@@ -44,7 +44,7 @@ def simulate(
         machine,
         program,
         mode=mode,
-        engine="python" if engine == "python" else "numba",
+        engine="python" if engine == "python" else "compiled",
         scheduler=scheduler,
         log=log,
         fast_forward=fast_forward,
@@ -80,7 +80,7 @@ def _reference(
     if log not in ("off", "all"):
         raise UnsupportedError(f"the reference engine has no log level {log!r}", hint='use log="all"')
     if until is not None or max_cycles is not None:
-        raise UnsupportedError("the reference engine has no limit", hint='use engine="numba" or "python"')
+        raise UnsupportedError("the reference engine has no limit", hint='use engine="compiled" or "python"')
     return simulate_reference(
         program,
         machine,

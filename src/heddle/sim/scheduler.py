@@ -2,8 +2,8 @@
 
 A policy is a function (ready, last, subpartition, cycle) -> bit: `ready` is the mask of warps that could issue in this
 cycle (bit i is the i-th warp context of the subpartition, in the order of contexts), `last` the bit that issued last
-(-1 at first). It must return a bit that is set in `ready`. For `engine="numba"` a function is compiled with Numba;
-one that Numba does not understand is called as it is, which is slower.
+(-1 at first). It must return a bit that is set in `ready`. For `engine="compiled"` a function is compiled if it
+uses no more of Python than the core does (`heddle.sim.native`); any other is called as it is, which is slower.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from heddle.sim.views import View
 
 LOGS = {"off": 0, "issue": 1, "all": 2, "sm0": 2}
 Log = Literal["off", "issue", "all", "sm0"]
-Engine = Literal["numba", "python"]
+Engine = Literal["compiled", "python"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Sim:
         program: WarpProgram,
         *,
         mode: Mode = "representative",
-        engine: Engine = "numba",
+        engine: Engine = "compiled",
         scheduler: Policy = "gty",
         log: Log = "off",
         fast_forward: bool = True,

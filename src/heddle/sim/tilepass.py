@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from heddle.ir.warp import WarpProgram
 from heddle.sim.core import memory_layout as layout
 from heddle.sim.core import memory_play as play
+from heddle.sim.core_loader import COMPILED, Core, load_core
 from heddle.sim.launch import LaunchPlan
 from heddle.sim.memory_spaces import StreamSpace
 from heddle.sim.tilepass_skeleton import Skeleton, build_skeleton
@@ -60,40 +61,58 @@ def _ordinals(plan: LaunchPlan, shape: tuple[int, ...]) -> Array:
     return ordinals
 
 
-def _room(skeleton: Skeleton, items: Array, lists: Array, lengths: Array, ordinals: Array) -> tuple[int, int]:
-    """Return how many lockstep steps the play takes and how many accesses the representative makes."""
+def _flat(skeleton: Skeleton) -> tuple[Array, Array]:
+    """Return the skeleton's rows with targets as offsets, and its entries as offsets."""
+    code = skeleton.code.copy()
+    branches = np.isin(code[:, play.OP], (play.OP_LOOP, play.OP_SKIP))
+    code[branches, play.TARGET] *= play.ROW_WORDS
+    return code, skeleton.entries * play.ROW_WORDS
+
+
+def _room(core: Core, code: Array, entries: Array, items: Array, lists: Array, ordinals: Array) -> tuple[int, int]:
+    """Return how many lockstep steps the play takes and how many accesses the representative makes.
+
+    `lists` [cluster, wave] has offsets in `items`, -1 where a cluster has none; `ordinals` marks the representative's.
+    """
     steps, accesses = 0, 0
+    state = np.zeros(play.STATE_WORDS, dtype=np.int64)
     for wave in range(lists.shape[1]):
-        running = np.flatnonzero(lengths > wave)
-        rows = np.unique(lists[running, wave])
-        sizes = [play.measure(skeleton.code, skeleton.entries, items, int(row), wave) for row in rows]
-        steps += max(size[0] for size in sizes)
-        recorded = set(lists[running, wave][ordinals[running, wave] >= 0].tolist())
-        accesses += sum(size[1] for row, size in zip(rows.tolist(), sizes, strict=True) if row in recorded)
+        rows, where = np.unique(lists[lists[:, wave] >= 0, wave], return_inverse=True)
+        sizes = np.zeros((len(rows), 2), dtype=np.int64)
+        first = np.ascontiguousarray(entries[min(wave, 1)])
+        core.measure(code, first, items, rows, sizes, state, len(rows), len(first))
+        steps += int(sizes[:, 0].max(initial=0))
+        own = np.unique(where[ordinals[lists[:, wave] >= 0, wave] >= 0])
+        accesses += int(sizes[own, 1].sum())
     return steps, accesses
 
 
 def _play(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace], record: bool) -> ChipRecord:
     """Play the whole kernel on the tags of `buffer`."""
-    skeleton = build_skeleton(program, [space.pieces for space in spaces])
+    core = load_core(COMPILED)  # always: a pass in plain Python would take minutes
+    code, entries = _flat(build_skeleton(program, [space.pieces for space in spaces]))
     items = np.ascontiguousarray(program.work.items, dtype=np.int64)
     lists, lengths = _lists(plan)
+    offsets = lists * items.shape[1]
     ordinals = np.full(lists.shape, play.NOT_RECORDED, dtype=np.int64)
     steps, accesses = 0, 0
     if record:
         ordinals = _ordinals(plan, lists.shape)
-        steps, accesses = _room(skeleton, items, lists, lengths, ordinals)
-    totals = np.zeros((steps, 4), dtype=np.int64)
+        running = np.arange(lists.shape[1]) < lengths[:, None]
+        steps, accesses = _room(core, code, entries, items, np.where(running, offsets, -1), ordinals)
+    totals = np.zeros((steps, play.TOTAL_WORDS), dtype=np.int64)
     groups = np.arange(len(plan.items)) % plan.groups
     ahead = (groups <= plan.representative).astype(np.int64)
-    seen = np.zeros((accesses, play.SEEN_WORDS), dtype=np.int64)
-    if skeleton.entries.size:
-        play.play(buffer, skeleton.code, skeleton.entries, items, lists, lengths, ordinals, ahead, totals, seen)
+    seen = np.zeros(1 + accesses * play.SEEN_WORDS, dtype=np.int64)  # the first word counts
+    clusters, waves, roles = *lists.shape, entries.shape[1]
+    state = np.zeros(clusters * roles * play.STATE_WORDS, dtype=np.int64)
+    tables = (code, entries, items, offsets, lengths, ordinals, ahead)
+    core.play(buffer, *tables, totals, seen, state, clusters, waves, roles, steps)
     return ChipRecord(
         streams=len(program.streams),
         ordinals=len(plan.group_items(plan.representative)),
         drains=plan.schedule == "launch",
-        seen=seen,
+        seen=seen[1:].reshape(accesses, play.SEEN_WORDS),
         totals=totals,
     )
 
@@ -101,7 +120,7 @@ def _play(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[St
 def warm_up(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace]) -> None:
     """Leave in the tags of `buffer` what one run of the kernel leaves, with all counters at zero."""
     _play(buffer, program, plan, spaces, record=False)
-    play.settle(buffer)
+    load_core(COMPILED).settle(buffer)
     buffer[layout.COUNTERS : layout.COUNTERS_END] = 0
 
 

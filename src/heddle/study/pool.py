@@ -43,7 +43,7 @@ def run_all(
             answers.append(work(question))
             report(len(answers), len(questions), "")
         return answers
-    # spawn: a forked child would share the threads of Numba and Polars in an unknown state
+    # spawn: a forked child would share the threads of Polars in an unknown state
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         futures = [pool.submit(work, question) for question in questions]
         try:

@@ -6,7 +6,7 @@ All state is in one flat int64 buffer, see `memory_layout`; nothing here allocat
 
 from __future__ import annotations
 
-from heddle.sim.core.jit import compiled, ctz
+from heddle.sim.core.bits import ctz
 from heddle.sim.core.memory_layout import (
     CHUNK_BYTES,
     DRAM_EXTRA,
@@ -45,7 +45,6 @@ from heddle.sim.core.memory_represent import find_record, represent_dram, repres
 from heddle.sim.core.memory_tags import Buffer, allocate, count_pieces, duration, fetch, service_bytes, touch
 
 
-@compiled
 def piece_mask(pieces: int, part: int, parts: int) -> int:
     """Return the mask of the pieces that part `part` of `parts` (at least 1) covers; finer parts share a piece."""
     part %= parts
@@ -57,7 +56,6 @@ def piece_mask(pieces: int, part: int, parts: int) -> int:
     return mask
 
 
-@compiled
 def latency(mem: Buffer, sm: int, block: int, part: int, nbytes: int) -> int:
     """Return the grains from L2 to the SM: near or far by parity; several chunks lie in both partitions (far)."""
     if nbytes > CHUNK_BYTES or (block + part + mem[FIRST_SM] + sm) & 1:
@@ -65,7 +63,6 @@ def latency(mem: Buffer, sm: int, block: int, part: int, nbytes: int) -> int:
     return int(mem[NEAR])
 
 
-@compiled
 def through_port(mem: Buffer, now: int, sm: int, way: int, flows: int, ready: int, nbytes: int) -> int:
     """Pass the data through the SM's port and return the cycle of arrival.
 
@@ -81,7 +78,6 @@ def through_port(mem: Buffer, now: int, sm: int, way: int, flows: int, ready: in
     return int(max(free + way, max(flows + length, ready + last)) >> GRAIN_BITS)
 
 
-@compiled
 def serve_l2(mem: Buffer, now: int, arrival: int, nbytes: int) -> int:
     """Charge the L2 server from `now` and return when the request has been served, in grains."""
     length = duration(nbytes, mem[L2_COEFFICIENT])
@@ -90,7 +86,6 @@ def serve_l2(mem: Buffer, now: int, arrival: int, nbytes: int) -> int:
     return int(max(free, arrival + length))
 
 
-@compiled
 def look_up(
     mem: Buffer, now: int, served: int, kind: int, row: int, block: int, mask: int, nbytes: int, extra: int
 ) -> int:
@@ -131,7 +126,6 @@ def look_up(
     return int(late)
 
 
-@compiled
 def locate(
     mem: Buffer,
     now: int,
@@ -161,7 +155,6 @@ def locate(
     return served, represent_dram(mem, now, served, record, waits, service, extra)
 
 
-@compiled
 def memory_access(
     mem: Buffer,
     t: int,
@@ -202,7 +195,6 @@ def memory_access(
     return through_port(mem, now, sm, way, arrival + way, max(served + way, late), nbytes)
 
 
-@compiled
 def memory_access_multicast(
     mem: Buffer,
     t: int,

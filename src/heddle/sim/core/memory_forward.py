@@ -8,7 +8,6 @@ repeats only where the blocks to come are resident and no block can ever be evic
 
 from __future__ import annotations
 
-from heddle.sim.core.jit import compiled
 from heddle.sim.core.memory_layout import (
     CAPACITY,
     CHANNEL_BASE,
@@ -49,7 +48,6 @@ SERVER_WORDS = 4
 TAG_WORDS = 5
 
 
-@compiled
 def memory_state_words(mem: Buffer) -> int:
     """Return how many words `memory_relative` writes."""
     if mem[MODE] == MODE_REPRESENTATIVE:
@@ -57,7 +55,6 @@ def memory_state_words(mem: Buffer) -> int:
     return int(SERVER_WORDS + mem[PORTS] + mem[CHANNELS] + TAG_WORDS)
 
 
-@compiled
 def memory_relative(mem: Buffer, t: int, out: Buffer, offset: int) -> int:
     """Write the state relative to cycle `t` to out[offset...] and return the number of words.
 
@@ -85,7 +82,6 @@ def memory_relative(mem: Buffer, t: int, out: Buffer, offset: int) -> int:
     return int(at + TAG_WORDS - offset)
 
 
-@compiled
 def equal_records(mem: Buffer, first: int, second: int) -> bool:
     """Tell whether two records exist and say the same."""
     if first == 0 or second == 0:
@@ -96,7 +92,6 @@ def equal_records(mem: Buffer, first: int, second: int) -> bool:
     return bool(differences == 0)
 
 
-@compiled
 def block_is_there(mem: Buffer, now: int, stream: int, block: int) -> bool:
     """Tell whether all pieces of a block are resident and none is on its way."""
     row = mem[STREAM_BASE] + stream * STREAM_WORDS
@@ -109,7 +104,6 @@ def block_is_there(mem: Buffer, now: int, stream: int, block: int) -> bool:
     return True
 
 
-@compiled
 def memory_repeats(
     mem: Buffer,
     t: int,
@@ -146,7 +140,6 @@ def memory_repeats(
     return limit
 
 
-@compiled
 def memory_run_length(mem: Buffer, stream: int, item_ordinal: int, step: int) -> int:
     """Return how many steps from `step` on have the same record (representative mode; 0 if there is none)."""
     first = find_record(mem, stream, item_ordinal, step)
@@ -156,7 +149,6 @@ def memory_run_length(mem: Buffer, stream: int, item_ordinal: int, step: int) ->
     return length
 
 
-@compiled
 def memory_skip(mem: Buffer, cycles: int, before: Buffer, offset: int, periods: int) -> None:
     """Jump over `periods` equal periods that take `cycles` together.
 

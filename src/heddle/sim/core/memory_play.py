@@ -1,8 +1,9 @@
 """The tile pass: play every cluster's block accesses in lockstep through the L2 tags, without time.
 
 A step of the lockstep lets every role of every cluster run to its next loop branch. What a program accesses is given as
-a *skeleton* (`heddle.sim.tilepass_skeleton`): access, loop, skip and end rows only. Ten million look-ups take about a
-second. Neighbours: `memory_tags` (the tags), `heddle.sim.tilepass` (what is made of the record).
+a *skeleton* (`heddle.sim.tilepass_skeleton`): access, loop, skip and end rows only. Tables are flat arrays, row by row;
+a work item is given as the offset of its row. Ten million look-ups take about a second. Neighbours: `memory_tags` (the
+tags), `heddle.sim.tilepass` (what is made of the record).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.sim.core.jit import compiled, ctz
+from heddle.sim.core.bits import ctz
 from heddle.sim.core.memory_layout import (
     DRAM_READ,
     DRAM_WRITE,
@@ -46,16 +47,18 @@ STREAM, KIND, BASE, DELTA, LEVEL, OFFSET, BLOCK_STEP, MASK, BYTES = 1, 2, 3, 4, 
 TARGET, LOOP_LEVEL, COUNT_VALUE, COUNT_ATTRIBUTE, COUNT_OFFSET = 1, 2, 3, 4, 5
 ROW_WORDS = 10
 
-# state of a role in a cluster: row of the skeleton (-1: ended), then the loop counters
+# state of a role in a cluster: offset of its row of the skeleton, then the loop counters
 STATE_WORDS = 5
+ENDED = -1
 
 # record of an access of the representative
 SEEN_ORDINAL, SEEN_STREAM, SEEN_STEP, SEEN_LATE, SEEN_BYTES, SEEN_LOCKSTEP, SEEN_PARITY = 0, 1, 2, 3, 4, 5, 6
 SEEN_WORDS = 7
+
+TOTAL_WORDS = 4
 NOT_RECORDED = -1
 
 
-@compiled
 def play_access(mem: Array, row: int, kind: int, block: int, mask: int, nbytes: int) -> int:
     """Look up pieces of a block, fetch and evict as needed, and return the mask of those that come from DRAM.
 
@@ -92,64 +95,108 @@ def play_access(mem: Array, row: int, kind: int, block: int, mask: int, nbytes: 
     return int(late)
 
 
-@compiled
 def next_row(code: Array, row: int, state: Array, at: int, items: Array, item: int) -> int:
-    """Return the row after a loop, skip or end row, stepping the loop counter that it names."""
-    if code[row, OP] == OP_SKIP:
-        return int(code[row, TARGET] if items[item, code[row, LOOP_LEVEL]] == 0 else row + 1)
-    counter = at + 1 + code[row, LOOP_LEVEL]
-    count = code[row, COUNT_VALUE] + code[row, COUNT_OFFSET]
-    if code[row, COUNT_ATTRIBUTE] >= 0:
-        count = items[item, code[row, COUNT_ATTRIBUTE]] + code[row, COUNT_OFFSET]
+    """Return the offset of the row after a loop, skip or end row, stepping the loop counter that it names."""
+    if code[row + OP] == OP_SKIP:
+        return int(code[row + TARGET] if items[item + code[row + LOOP_LEVEL]] == 0 else row + ROW_WORDS)
+    counter = at + 1 + code[row + LOOP_LEVEL]
+    count = code[row + COUNT_VALUE] + code[row + COUNT_OFFSET]
+    if code[row + COUNT_ATTRIBUTE] >= 0:
+        count = items[item + code[row + COUNT_ATTRIBUTE]] + code[row + COUNT_OFFSET]
     state[counter] += 1
     if state[counter] < count:
-        return int(code[row, TARGET])
+        return int(code[row + TARGET])
     state[counter] = 0
-    return row + 1
+    return int(row + ROW_WORDS)
 
 
-@compiled
+def note(mem: Array, code: Array, row: int, ordinal: int, step: int, late: int, parity: int, seen: Array) -> None:
+    """Append an access of the representative to `seen`; its first word counts the accesses."""
+    at = 1 + seen[0] * SEEN_WORDS
+    seen[at + SEEN_ORDINAL] = ordinal
+    seen[at + SEEN_STREAM] = code[row + STREAM]
+    seen[at + SEEN_STEP] = step
+    seen[at + SEEN_LATE] = late
+    seen[at + SEEN_BYTES] = service_bytes(mem, code[row + KIND], code[row + BYTES])
+    seen[at + SEEN_LOCKSTEP] = mem[STAMP] - 1
+    seen[at + SEEN_PARITY] = parity
+    seen[0] += 1
+
+
 def run_to_branch(
-    mem: Array,
-    code: Array,
-    state: Array,
-    at: int,
-    items: Array,
-    item: int,
-    ordinal: int,
-    lockstep: int,
-    seen: Array,
-    seen_count: int,
-) -> int:
+    mem: Array, code: Array, state: Array, at: int, items: Array, item: int, ordinal: int, seen: Array
+) -> None:
     """Run one role of one cluster through its next loop branch; append the representative's accesses to `seen`."""
     row = state[at]
-    while code[row, OP] != OP_END:
-        if code[row, OP] != OP_ACCESS:
-            looped = code[row, OP] == OP_LOOP
+    while code[row + OP] != OP_END:
+        if code[row + OP] != OP_ACCESS:
+            looped = code[row + OP] == OP_LOOP
             row = next_row(code, row, state, at, items, item)
             if looped:
                 state[at] = row
-                return seen_count
+                return
             continue
-        step = state[at + 1 + code[row, LEVEL]] + code[row, OFFSET]
-        block = items[item, code[row, BASE]] + code[row, DELTA] + step * code[row, BLOCK_STEP]
-        stream_row = mem[STREAM_BASE] + code[row, STREAM] * STREAM_WORDS
-        late = play_access(mem, stream_row, code[row, KIND], block, code[row, MASK], code[row, BYTES])
+        step = state[at + 1 + code[row + LEVEL]] + code[row + OFFSET]
+        block = items[item + code[row + BASE]] + code[row + DELTA] + step * code[row + BLOCK_STEP]
+        stream_row = mem[STREAM_BASE] + code[row + STREAM] * STREAM_WORDS
+        late = play_access(mem, stream_row, code[row + KIND], block, code[row + MASK], code[row + BYTES])
         if ordinal >= 0:
-            seen[seen_count, SEEN_ORDINAL] = ordinal
-            seen[seen_count, SEEN_STREAM] = code[row, STREAM]
-            seen[seen_count, SEEN_STEP] = step
-            seen[seen_count, SEEN_LATE] = late
-            seen[seen_count, SEEN_BYTES] = service_bytes(mem, code[row, KIND], code[row, BYTES])
-            seen[seen_count, SEEN_LOCKSTEP] = lockstep
-            seen[seen_count, SEEN_PARITY] = block & 1
-            seen_count += 1
-        row += 1
-    state[at] = -1
-    return seen_count
+            note(mem, code, row, ordinal, step, late, block & 1, seen)
+        row += ROW_WORDS
+    state[at] = ENDED
 
 
-@compiled
+def begin_wave(entries: Array, lengths: Array, state: Array, clusters: int, roles: int, wave: int) -> None:
+    """Put every role of every cluster that has an item in this wave at its first row."""
+    for cluster in range(clusters):
+        for role in range(roles):
+            at = (cluster * roles + role) * STATE_WORDS
+            for word in range(STATE_WORDS):
+                state[at + word] = 0
+            state[at] = entries[min(wave, 1) * roles + role] if wave < lengths[cluster] else ENDED
+
+
+def l2_work(mem: Array) -> int:
+    """Return the bytes that L2 has served so far, as it serves them."""
+    return int(mem[L2_READ] + service_bytes(mem, KIND_STORE, mem[L2_WRITE]))
+
+
+def step_cluster(
+    mem: Array,
+    code: Array,
+    items: Array,
+    state: Array,
+    first: int,
+    roles: int,
+    item: int,
+    ordinal: int,
+    ahead: int,
+    total: int,
+    totals: Array,
+    seen: Array,
+) -> int:
+    """Run every role of one cluster (states from `first` on) to its next branch; return whether one goes on.
+
+    Adds what they moved to the four words at `total` of `totals`, unless that is negative.
+    """
+    before_l2, before_dram = l2_work(mem), mem[DRAM_READ] + mem[DRAM_WRITE]
+    active = 0
+    for role in range(roles):
+        at = first + role * STATE_WORDS
+        if state[at] >= 0:
+            run_to_branch(mem, code, state, at, items, item, ordinal, seen)
+            if state[at] >= 0:
+                active = 1
+    if total >= 0:
+        l2 = l2_work(mem) - before_l2
+        dram = mem[DRAM_READ] + mem[DRAM_WRITE] - before_dram
+        totals[total] += l2
+        totals[total + 1] += dram
+        totals[total + 2] += l2 * ahead
+        totals[total + 3] += dram * ahead
+    return active
+
+
 def play(
     mem: Array,
     code: Array,
@@ -161,79 +208,70 @@ def play(
     ahead: Array,
     totals: Array,
     seen: Array,
-) -> int:
-    """Play all clusters' items in lockstep and return how many steps that took.
+    state: Array,
+    clusters: int,
+    waves: int,
+    roles: int,
+    steps: int,
+) -> None:
+    """Play all clusters' items in lockstep, from STAMP 0 on.
 
-    entries [wave > 0, role]: first skeleton row. lists [cluster, wave]: item rows, lengths [cluster]. ordinals
-    [cluster, wave]: the representative's item ordinals, NOT_RECORDED elsewhere. ahead [cluster]: 1 up to the
-    representative's rank. totals [step, 4]: bytes at L2 and at DRAM, of all clusters and of those ahead (if too short,
-    the rest is not written). seen [accesses of the representative, SEEN_WORDS].
+    code: skeleton rows, targets as offsets. entries [wave > 0, role]: first skeleton row, as an offset. items: work
+    items. lists [cluster, wave]: offsets in items, lengths [cluster]. ordinals [cluster, wave]: the representative's
+    item ordinals, NOT_RECORDED elsewhere. ahead [cluster]: 1 up to the representative's rank. totals [step, 4]: bytes
+    at L2 and at DRAM, of all clusters and of those ahead, for the first `steps` steps. seen: a count, then
+    [access of the representative, SEEN_WORDS]. state [cluster, role, STATE_WORDS]: room.
     """
-    clusters, waves = lists.shape
-    roles = entries.shape[1]
-    state = np.zeros(clusters * roles * STATE_WORDS, dtype=np.int64)
-    lockstep, seen_count = 0, 0
     for wave in range(waves):
-        for cluster in range(clusters):
-            for role in range(roles):
-                at = (cluster * roles + role) * STATE_WORDS
-                state[at : at + STATE_WORDS] = 0
-                state[at] = entries[min(wave, 1), role] if wave < lengths[cluster] else -1
-        active = True
-        while active:
-            active = False
+        begin_wave(entries, lengths, state, clusters, roles, wave)
+        active = 1
+        while active != 0:
+            active = 0
+            total = mem[STAMP] * TOTAL_WORDS if mem[STAMP] < steps else -1
             mem[STAMP] += 1
             for cluster in range(clusters):
-                before_l2 = mem[L2_READ] + service_bytes(mem, KIND_STORE, mem[L2_WRITE])
-                before_dram = mem[DRAM_READ] + mem[DRAM_WRITE]
-                for role in range(roles):
-                    at = (cluster * roles + role) * STATE_WORDS
-                    if state[at] >= 0:
-                        seen_count = run_to_branch(
-                            mem,
-                            code,
-                            state,
-                            at,
-                            items,
-                            lists[cluster, wave],
-                            ordinals[cluster, wave],
-                            lockstep,
-                            seen,
-                            seen_count,
-                        )
-                        active = active or state[at] >= 0
-                if lockstep < totals.shape[0]:
-                    l2 = mem[L2_READ] + service_bytes(mem, KIND_STORE, mem[L2_WRITE]) - before_l2
-                    dram = mem[DRAM_READ] + mem[DRAM_WRITE] - before_dram
-                    totals[lockstep, 0] += l2
-                    totals[lockstep, 1] += dram
-                    totals[lockstep, 2] += l2 * ahead[cluster]
-                    totals[lockstep, 3] += dram * ahead[cluster]
-            lockstep += 1
-    return lockstep
+                at, place = cluster * roles * STATE_WORDS, cluster * waves + wave
+                active |= step_cluster(
+                    mem,
+                    code,
+                    items,
+                    state,
+                    at,
+                    roles,
+                    lists[place],
+                    ordinals[place],
+                    ahead[cluster],
+                    total,
+                    totals,
+                    seen,
+                )
 
 
-@compiled
-def measure(code: Array, entries: Array, items: Array, item: int, wave: int) -> tuple[int, int]:
-    """Return (steps of the lockstep, accesses) of one work item."""
-    steps, accesses = 0, 0
-    state = np.zeros(STATE_WORDS, dtype=np.int64)
-    for role in range(entries.shape[1]):
-        state[:] = 0
-        row = entries[min(wave, 1), role]
-        branches = 1
-        while code[row, OP] != OP_END:
-            if code[row, OP] == OP_ACCESS:
-                accesses += 1
-                row += 1
-                continue
-            branches += 1 if code[row, OP] == OP_LOOP else 0
-            row = next_row(code, row, state, 0, items, item)
-        steps = max(steps, branches)
-    return steps, accesses
+def measure(
+    code: Array, entries: Array, items: Array, rows: Array, sizes: Array, state: Array, count: int, roles: int
+) -> None:
+    """Write (steps of the lockstep, accesses) of `count` work items to sizes [item, 2].
+
+    rows [item]: its offset in `items`. entries [role]: first skeleton row of each role, as an offset.
+    """
+    for number in range(count):
+        sizes[2 * number] = 0
+        sizes[2 * number + 1] = 0
+        for role in range(roles):
+            for word in range(STATE_WORDS):
+                state[word] = 0
+            row = entries[role]
+            branches = 1
+            while code[row + OP] != OP_END:
+                if code[row + OP] == OP_ACCESS:
+                    sizes[2 * number + 1] += 1
+                    row += ROW_WORDS
+                    continue
+                branches += 1 if code[row + OP] == OP_LOOP else 0
+                row = next_row(code, row, state, 0, items, rows[number])
+            sizes[2 * number] = max(sizes[2 * number], branches)
 
 
-@compiled
 def settle(mem: Array) -> None:
     """End a play: every resident piece is there, and time can start."""
     mem[STAMP] = 0

@@ -7,7 +7,6 @@ the whole chip moves at L2 and DRAM for each byte of the representative, both co
 
 from __future__ import annotations
 
-from heddle.sim.core.jit import compiled
 from heddle.sim.core.memory_layout import (
     CHANNEL_COEFFICIENT,
     CHUNK_BYTES,
@@ -35,7 +34,6 @@ from heddle.sim.core.memory_layout import (
 from heddle.sim.core.memory_tags import Buffer, duration
 
 
-@compiled
 def find_record(mem: Buffer, stream: int, item: int, step: int) -> int:
     """Return the offset of the tile pass's record for one access position, 0 if it has none."""
     if item < 0 or item >= mem[RECORD_ITEMS] or stream >= mem[STREAMS]:
@@ -47,7 +45,6 @@ def find_record(mem: Buffer, stream: int, item: int, step: int) -> int:
     return int(mem[table + TABLE_OFFSET] + index * RECORD_WORDS)
 
 
-@compiled
 def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) -> int:
     """Charge L2 with what the whole chip moves while the representative moves `nbytes`; return when it is served.
 
@@ -65,7 +62,6 @@ def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) 
     return int(served)
 
 
-@compiled
 def represent_dram(mem: Buffer, now: int, served: int, record: int, waits: bool, nbytes: int, extra: int) -> int:
     """Charge DRAM likewise; return when the representative's own data are there, in grains (0: not from DRAM)."""
     length = duration((nbytes * mem[record + RECORD_DRAM]) >> 16, mem[DRAM_COEFFICIENT])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.sim.core.jit import compiled, ctz
+from heddle.sim.core.bits import ctz
 from heddle.sim.core.memory_layout import (
     CAPACITY,
     CHANNEL_BASE,
@@ -47,13 +47,11 @@ from heddle.sim.core.memory_layout import (
 Buffer = NDArray[np.int64]
 
 
-@compiled
 def duration(nbytes: int, coefficient: int) -> int:
     """Return how long `nbytes` take, in grains."""
     return (nbytes * coefficient + DURATION_HALF) >> DURATION_SHIFT
 
 
-@compiled
 def service_bytes(mem: Buffer, kind: int, nbytes: int) -> int:
     """Return what an access costs at L2, in read bytes: a written byte takes more service than a read one."""
     if kind == KIND_LOAD:
@@ -61,7 +59,6 @@ def service_bytes(mem: Buffer, kind: int, nbytes: int) -> int:
     return int((nbytes * mem[L2_WRITE_COST] + 32768) >> 16)
 
 
-@compiled
 def mix(x: int) -> int:
     """Scramble a non-negative number below 2**31 (multiply and fold, all within 62 bits)."""
     x = ((x ^ (x >> 15)) * 0x1E3779B1) & 0x7FFFFFFF
@@ -69,14 +66,12 @@ def mix(x: int) -> int:
     return x ^ (x >> 16)
 
 
-@compiled
 def channel_of(mem: Buffer, chunk: int) -> int:
     """Return the channel of a chip-wide chunk: consecutive chunks take turns, each round rotated by a hash."""
     channels = mem[CHANNELS]
     return int((chunk + mix((chunk // channels) & 0x7FFFFFFF)) % channels)
 
 
-@compiled
 def charge_chunks(mem: Buffer, now: int, earliest: int, first_chunk: int, nbytes: int) -> int:
     """Serve `nbytes` as chunks `first_chunk`... on their channels and return the end of the last, in grains.
 
@@ -96,14 +91,12 @@ def charge_chunks(mem: Buffer, now: int, earliest: int, first_chunk: int, nbytes
     return end
 
 
-@compiled
 def piece_chunk(mem: Buffer, row: int, block: int, piece: int) -> int:
     """Return the chip-wide number of the first chunk of a piece of a block of stream row `row`."""
     pieces = mem[row + STREAM_PIECES]
     return int(mem[row + STREAM_FIRST_CHUNK] + (block * pieces + piece) * mem[row + STREAM_CHUNKS])
 
 
-@compiled
 def unlink(mem: Buffer, entry: int) -> None:
     """Take an entry out of the list of use."""
     newer, older = mem[entry + ENTRY_NEWER], mem[entry + ENTRY_OLDER]
@@ -117,7 +110,6 @@ def unlink(mem: Buffer, entry: int) -> None:
         mem[TAIL] = newer
 
 
-@compiled
 def touch(mem: Buffer, entry: int) -> None:
     """Make an entry the most recently used one; entries with nothing resident are not in the list yet."""
     if mem[HEAD] == entry:
@@ -134,7 +126,6 @@ def touch(mem: Buffer, entry: int) -> None:
     mem[HEAD] = entry
 
 
-@compiled
 def count_pieces(mask: int) -> int:
     """Return the number of set bits of a mask of pieces."""
     count = 0
@@ -144,7 +135,6 @@ def count_pieces(mask: int) -> int:
     return count
 
 
-@compiled
 def write_back(mem: Buffer, now: int, entry: int) -> None:
     """Write the dirty pieces of a leaving block; they occupy their channels from `now` and nobody waits."""
     row = mem[entry + ENTRY_STREAM]
@@ -159,7 +149,6 @@ def write_back(mem: Buffer, now: int, entry: int) -> None:
     mem[entry + ENTRY_DIRTY] = 0
 
 
-@compiled
 def drop_flushed(mem: Buffer, now: int, nbytes: int) -> int:
     """Replace data of a flush, which are older than all of the kernel's, and return how many bytes were replaced."""
     nbytes = min(nbytes, mem[FLUSH_LEFT])
@@ -174,7 +163,6 @@ def drop_flushed(mem: Buffer, now: int, nbytes: int) -> int:
     return nbytes
 
 
-@compiled
 def make_room(mem: Buffer, now: int) -> None:
     """Evict least recently used blocks until the resident bytes fit; the block in use (the head) stays."""
     over = mem[USED] + mem[FLUSH_LEFT] - mem[CAPACITY]
@@ -192,7 +180,6 @@ def make_room(mem: Buffer, now: int) -> None:
         over -= freed
 
 
-@compiled
 def allocate(mem: Buffer, now: int, row: int, entry: int, missing: int) -> None:
     """Add the `missing` pieces of an entry that was just touched, and evict what no longer fits."""
     mem[entry + ENTRY_STREAM] = row
@@ -201,7 +188,6 @@ def allocate(mem: Buffer, now: int, row: int, entry: int, missing: int) -> None:
     make_room(mem, now)
 
 
-@compiled
 def fetch(mem: Buffer, now: int, earliest: int, row: int, block: int, missing: int) -> int:
     """Read the `missing` pieces of a block from DRAM and return when the last chunk ends, in grains."""
     size = mem[row + STREAM_PIECE_BYTES]

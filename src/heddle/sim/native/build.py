@@ -12,14 +12,16 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
+from heddle.errors import InternalError
 from heddle.sim.native.expressions import INTRINSICS
-from heddle.sim.native.source import Source, plain, read, symbol_of
+from heddle.sim.native.source import Source, read, read_integers, symbol_of
 from heddle.sim.native.statements import Statements
 
 OPTIMIZATION = 3
@@ -35,9 +37,9 @@ class NativeFunction:
 
     def __init__(self, engine: Any, name: str, source: Source) -> None:
         self._engine = engine  # owns the machine code
-        address = engine.get_function_address(name)
+        self.address: int = engine.get_function_address(name)
         kinds = [ctypes.c_void_p if array else ctypes.c_int64 for _, array in source.parameters]
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int64 if source.results else None, *kinds)(address)
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int64 if source.results else None, *kinds)(self.address)
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it. The global interpreter lock is released meanwhile."""
@@ -52,18 +54,18 @@ def _plain_argument(argument: Any) -> int:
     return int(argument)
 
 
-def module_text(entries: Sequence[Callable[..., Any]]) -> str:
+def module_text(entries: Sequence[Source]) -> str:
     """Return the LLVM text of the entries and everything that they call."""
-    exported = {symbol_of(function) for entry in entries if (function := plain(entry)) is not None}
-    waiting = [function for entry in entries if (function := plain(entry)) is not None]
+    exported = {entry.symbol for entry in entries}
+    waiting = list(entries)
     texts: dict[str, str] = {}
     while waiting:
-        function = waiting.pop()
-        if symbol_of(function) in texts:
+        source = waiting.pop()
+        if source.symbol in texts:
             continue
-        statements = Statements(read(function))
-        texts[symbol_of(function)] = statements.function(exported=symbol_of(function) in exported)
-        waiting.extend(statements.expressions.called.values())
+        statements = Statements(source)
+        texts[source.symbol] = statements.function(exported=source.symbol in exported)
+        waiting.extend(read(function) for function in statements.expressions.called.values())
     return "\n\n".join([*DECLARATIONS, *(texts[name] for name in sorted(texts))])
 
 
@@ -82,8 +84,11 @@ def _target_machine() -> Any:
 
 def compile_object(text: str, machine: Any) -> bytes:
     """Optimize LLVM text and return it as an object file."""
-    module = llvm.parse_assembly(text)
-    module.verify()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"LLVM refuses what the core's compiler wrote: {error}") from error
     options = llvm.create_pipeline_tuning_options(speed_level=OPTIMIZATION)
     # the core's loops are short: unrolled and vectorized they take longer to compile and to run
     options.loop_unrolling = options.loop_vectorization = options.loop_interleaving = False
@@ -99,8 +104,8 @@ def cache_directories() -> list[Path]:
     return [Path(__file__).parent / "__pycache__", Path(home) / "heddle"]
 
 
-def _key(sources: Sequence[Path]) -> str:
-    digest = hashlib.sha256()
+def _key(entries: Sequence[FunctionType], sources: Sequence[Path]) -> str:
+    digest = hashlib.sha256(" ".join(symbol_of(entry) for entry in entries).encode())
     for path in sorted({*sources, *Path(__file__).parent.glob("*.py")}):
         digest.update(path.name.encode() + path.read_bytes())
     versions = f"{sys.version_info[:2]} {llvmlite.__version__} {llvm.get_host_cpu_name()}"
@@ -130,23 +135,41 @@ def _save(name: str, code: bytes) -> None:
             continue
 
 
-def build_unit(name: str, entries: Sequence[Callable[..., Any]], sources: Sequence[Path]) -> dict[str, NativeFunction]:
-    """Compile `entries`, or load them from the cache, and return them by name.
-
-    `sources` are the files whose change makes the cache stale.
-    """
-    machine = _target_machine()
-    file = f"{name}-{_key(sources)}.o"
-    code = _load(file)
-    if code is None:
-        code = compile_object(module_text(entries), machine)
-        _save(file, code)
+def _link(code: bytes, machine: Any) -> Any:
+    """Make an object file executable; the result owns the machine code."""
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    functions = {}
-    for entry in entries:
-        function = plain(entry)
-        assert function is not None
-        functions[function.__name__] = NativeFunction(engine, symbol_of(function), read(function))
-    return functions
+    return engine
+
+
+def build_unit(
+    name: str, functions: Sequence[Callable[..., Any]], sources: Sequence[Path]
+) -> dict[str, NativeFunction]:
+    """Compile Python functions, or load them from the cache, and return them by name.
+
+    `sources` are the files whose change makes the cache stale. Raises InternalError for what the compiler does not
+    know.
+    """
+    entries = [function for function in functions if isinstance(function, FunctionType)]
+    machine = _target_machine()
+    file = f"{name}-{_key(entries, sources)}.o"
+    code = _load(file)
+    if code is None:
+        code = compile_object(module_text([read(entry) for entry in entries]), machine)
+        _save(file, code)
+    engine = _link(code, machine)
+    return {entry.__name__: NativeFunction(engine, symbol_of(entry), read(entry)) for entry in entries}
+
+
+def compile_function(function: Callable[..., int]) -> NativeFunction:
+    """Compile a function of integers that returns one, without a cache; a path without a return gives -1.
+
+    Raises InternalError for what the compiler does not know.
+    """
+    if not isinstance(function, FunctionType):
+        raise InternalError(f"{function!r} is not a Python function")
+    source = read_integers(function)
+    machine = _target_machine()
+    engine = _link(compile_object(module_text([source]), machine), machine)
+    return NativeFunction(engine, source.symbol, source)

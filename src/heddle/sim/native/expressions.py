@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from types import FunctionType
 
-from heddle.sim.native.source import Source, plain, symbol_of
+from heddle.sim.native.source import Source, read, symbol_of
 from heddle.sim.native.writer import Writer
 
 PLAIN_OPERATORS: dict[type[ast.operator], str] = {
@@ -53,7 +53,7 @@ class Expressions:
     def __init__(self, source: Source, writer: Writer) -> None:
         self.source, self.out = source, writer
         self.arrays = {name for name, is_array in source.parameters if is_array}
-        self.called: dict[str, Any] = {}
+        self.called: dict[str, FunctionType] = {}
 
     # ---- values
 
@@ -204,24 +204,16 @@ class Expressions:
         if (special := SPECIAL.get(node.func.id)) is not None:
             return special(self.out, [self.value(argument) for argument in node.args])
         target = self.source.names.get(node.func.id)
-        function = plain(target) if target is not None else None
-        if function is None:
+        if not isinstance(target, FunctionType):
             raise self.source.error(node, f"{node.func.id} is not a function of the core")
-        self.called[symbol_of(function)] = function
+        self.called[symbol_of(target)] = target
         arguments = []
         for argument in node.args:
             if isinstance(argument, ast.Name) and argument.id in self.arrays:
                 arguments.append(f"ptr %a.{argument.id}")
             else:
                 arguments.append(f"i64 {self.value(argument)}")
-        return f'call {result_type(function)} @"{symbol_of(function)}"({", ".join(arguments)})'
-
-
-def result_type(function: Any) -> str:
-    """Return the LLVM type that a function returns."""
-    from heddle.sim.native.source import read
-
-    return type_of(read(function).results)
+        return f'call {type_of(read(target).results)} @"{symbol_of(target)}"({", ".join(arguments)})'
 
 
 def type_of(results: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,12 +30,6 @@ class Source:
         return InternalError(f"{self.file}:{getattr(node, 'lineno', 1)}: {message}")
 
 
-def plain(function: Callable[..., Any]) -> FunctionType | None:
-    """Return the Python function behind a function or a Numba dispatcher, None for anything else."""
-    function = getattr(function, "py_func", function)
-    return function if isinstance(function, FunctionType) else None
-
-
 def symbol_of(function: FunctionType) -> str:
     """Return the name of a function in the compiled module."""
     return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
@@ -56,22 +49,47 @@ def _is_array(annotation: ast.expr | None) -> bool:
 
 
 @cache
-def _functions(file: str) -> dict[str, ast.FunctionDef]:
-    """Return the top-level functions of a source file by name."""
-    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+def _functions(file: str) -> dict[tuple[str, int], ast.FunctionDef]:
+    """Return the functions of a source file, nested ones too, by name and first line."""
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError) as error:
+        raise InternalError(f"{file} is no Python source file: {error}") from error
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return {(node.name, min([node.lineno, *(each.lineno for each in node.decorator_list)])): node for node in found}
+
+
+def _tree(function: FunctionType) -> ast.FunctionDef:
+    """Return the syntax tree of a function. Raises InternalError if its source cannot be found."""
+    code = function.__code__
+    tree = _functions(code.co_filename).get((code.co_name, code.co_firstlineno))
+    if tree is None:
+        raise InternalError(f"{code.co_filename}:{code.co_firstlineno}: no source of {code.co_name}")
+    return tree
 
 
 @cache
 def read(function: FunctionType) -> Source:
-    """Read a function."""
-    file = function.__code__.co_filename
-    tree = _functions(file)[function.__name__]
+    """Read a function of the core: annotations say which parameters are arrays, and how many integers it returns."""
+    tree = _tree(function)
     return Source(
         symbol=symbol_of(function),
         tree=tree,
         names=function.__globals__,
         parameters=tuple((argument.arg, _is_array(argument.annotation)) for argument in tree.args.args),
         results=_results(tree.returns),
-        file=file,
+        file=function.__code__.co_filename,
+    )
+
+
+def read_integers(function: FunctionType) -> Source:
+    """Read a function of integers that returns one integer, whatever its annotations say."""
+    tree = _tree(function)
+    return Source(
+        symbol=symbol_of(function),
+        tree=tree,
+        names=function.__globals__,
+        parameters=tuple((argument.arg, False) for argument in tree.args.args),
+        results=1,
+        file=function.__code__.co_filename,
     )

@@ -25,7 +25,7 @@ class Statements:
                 out.line(f"store i64 %a.{name}, ptr {out.variable(name)}")
         self.block(source.tree.body)
         if not out.ended:
-            out.finish("ret void" if source.results == 0 else "unreachable")
+            out.finish(("ret void", "ret i64 -1")[source.results] if source.results < 2 else "unreachable")
         kinds = [f"ptr noalias %a.{name}" if array else f"i64 %a.{name}" for name, array in source.parameters]
         linkage = "" if exported else "internal "
         return out.text(f'define {linkage}{type_of(source.results)} @"{source.symbol}"({", ".join(kinds)}) nounwind')
