@@ -51,6 +51,18 @@ def matrix_product(a: Values, b: Values) -> Values:
     return product
 
 
+def kept_elements(
+    rows: NDArray[np.int64], cols: NDArray[np.int64], *, causal: bool, limit: int, diagonal: int, row_divisor: int
+) -> NDArray[np.bool_]:
+    """Return which elements [rows, cols] a mask keeps, by their positions (the rule is in `heddle.ir.tile.Mask`)."""
+    keep = np.ones((rows.size, cols.size), np.bool_)
+    if causal:
+        keep &= cols[None, :] <= rows[:, None] // row_divisor + diagonal
+    if limit:
+        keep &= cols[None, :] < limit
+    return keep
+
+
 def _silu(x: Values) -> Values:
     result: Values = x / (np.float32(1) + np.exp2(-x * _LOG2_E))
     return result
@@ -73,6 +85,10 @@ _FUNCTIONS: Mapping[str, Callable[..., Values]] = {
     "cast": lambda x: x,
     "copy": lambda x: x,
     "scale": lambda x, factor: x * factor,
+    "scaled_sub": lambda x, y, factor: x * factor - y,
+    "exp2_scaled_sub": lambda x, y, factor: np.exp2(x * factor - y),
+    "exp2_poly_scaled_sub": lambda x, y, factor: np.exp2(x * factor - y),
+    "log2": lambda x: np.log2(x),
 }
 
 

@@ -24,6 +24,7 @@ class BoxMaker:
             for access in (*effect.reads, *effect.writes)
             if access.object not in tensors
             and not (access.row_step or access.col_step or access.row_attribute or access.col_attribute)
+            and not access.plane_attribute
         }
 
     def box(
@@ -40,7 +41,7 @@ class BoxMaker:
 
         Boxes that do not move with items or loops are made once for each warp and stage, and live as long as this.
         """
-        stage = self._stage(access, stages)
+        stage = self._stage(access, stages) + self.attribute(access.plane_attribute, item)
         if id(access) not in self.fixed:
             return self._make(access, warp_rank, cta_rank, stage, item, counters)
         key = (id(access), warp_rank, cta_rank, stage)
@@ -58,8 +59,8 @@ class BoxMaker:
         counter = counters[access.level] + access.counter_offset
         row = access.row + access.rank_row * down + access.cta_row * cta_rank
         col = access.col + access.rank_col * right + access.cta_col * cta_rank
-        row += self._attribute(access.row_attribute, item) + counter * access.row_step
-        col += self._attribute(access.col_attribute, item) + counter * access.col_step
+        row += self.attribute(access.row_attribute, item) + counter * access.row_step
+        col += self.attribute(access.col_attribute, item) + counter * access.col_step
         return Box(stage, row, row + access.rows, col, col + access.cols)
 
     def _stage(self, access: Access, stages: Mapping[str, int]) -> int:
@@ -69,7 +70,8 @@ class BoxMaker:
             raise InternalError(f"an effect on {access.object!r} names ring {access.ring!r}, which the program lacks")
         return (stages[access.ring] + access.stage_offset) % self.depths[access.ring]
 
-    def _attribute(self, name: str | None, item: int) -> int:
+    def attribute(self, name: str | None, item: int) -> int:
+        """Return an attribute of a work item, 0 without a name."""
         return 0 if name is None else int(self.items[item, self.columns[name]])
 
 

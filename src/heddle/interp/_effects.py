@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heddle.errors import InternalError, SourceLocation
-from heddle.interp._arithmetic import Values, elementwise, matrix_product
+from heddle.interp._arithmetic import Values, elementwise, kept_elements, matrix_product
 from heddle.interp._arrays import Box, TileArray
 from heddle.interp._boxes import BoxMaker
 from heddle.interp._clocks import Knowledge
@@ -53,7 +53,7 @@ class Effects:
         self.objects = {o.name: o for o in program.objects}
         self.boxes = BoxMaker(program)
         self.inputs = {t.name for t in program.tensors if t.role == "input"}
-        self.histories: dict[str, History] = {name: History(_GLOBAL_BAND_ROWS) for name in tensors}
+        self.histories: dict[tuple[str, int], History] = {}
         self.private = _private_objects(program)
         self.kinds: Mapping[str, Callable[[Doing], None]] = {
             "copy": self._copy,
@@ -66,6 +66,7 @@ class Effects:
             "fill": self._fill,
             "elementwise": self._elementwise,
             "row_reduce": self._row_reduce,
+            "mask": self._mask,
         }
 
     def perform(self, doing: Doing) -> None:
@@ -125,6 +126,28 @@ class Effects:
             values = np.maximum(old, values) if function == "max" else old + values
         self._write(doing, access, doing.warp.cta, values)
 
+    def _mask(self, doing: Doing) -> None:
+        params, access = doing.effect.params, doing.effect.writes[0]
+        values = self._read(doing, access, doing.warp.cta)
+        box = self._resolve(doing, access, doing.warp.cta, doing.warp.cta.rank)[1]
+        row, col = (self._position(doing, params, name) for name in ("row", "col"))
+        keep = kept_elements(
+            np.arange(box.row, box.row_end) + row,
+            np.arange(box.col, box.col_end) + col,
+            causal=bool(params["causal"]),
+            limit=int(params["limit"]),
+            diagonal=int(params["diagonal"]),
+            row_divisor=int(params["row_divisor"]),
+        )
+        self._write(doing, access, doing.warp.cta, np.where(keep, values, np.float32(params["value"])))
+
+    def _position(self, doing: Doing, params: Mapping[str, float | int | str], name: str) -> int:
+        """Row or column number of a masked tile's corner."""
+        attribute = str(params[f"{name}_attribute"]) or None
+        counter = doing.counters[int(params[f"{name}_level"])]
+        base = self.boxes.attribute(attribute, doing.item)
+        return base + counter * int(params[f"{name}_step"]) + int(params[f"{name}_constant"])
+
     def _mma(self, doing: Doing) -> None:
         params, warp = doing.effect.params, doing.warp
         ctas = [warp.cta]
@@ -132,9 +155,10 @@ class Effects:
             first = warp.cta.rank // 2 * 2
             ctas = warp.cta.cluster.ctas[first : first + 2]
         a_access, b_access = doing.effect.reads[:2]
-        b = np.concatenate([self._read(doing, b_access, cta) for cta in ctas])
+        transposed = bool(params.get("transposed", 0))
+        b = np.concatenate([self._read(doing, b_access, cta) for cta in ctas], axis=1 if transposed else 0)
         for cta in ctas:
-            product = matrix_product(self._read(doing, a_access, cta), b)
+            product = matrix_product(self._read(doing, a_access, cta), b.T if transposed else b)
             self._accumulate(doing, cta, product)
 
     def _accumulate(self, doing: Doing, cta: Cta, product: Values) -> None:
@@ -219,7 +243,7 @@ class Effects:
             counters=doing.counters,
         )
         if (tensor := self.tensors.get(access.object)) is not None:
-            return tensor, box, None if access.object in self.inputs else self.histories[access.object]
+            return tensor, box, None if access.object in self.inputs else self._global_history(access.object, box.stage)
         description = self.objects.get(access.object)
         if description is None:
             raise InternalError(f"an effect names object {access.object!r}, which the program does not declare")
@@ -235,6 +259,9 @@ class Effects:
             rows = description.shape[-2]
             history = cta.histories[key] = History(max(_SMALLEST_BAND_ROWS, rows // _BANDS))
         return array, box, history
+
+    def _global_history(self, name: str, plane: int) -> History:
+        return self.histories.setdefault((name, plane), History(_GLOBAL_BAND_ROWS))
 
     def _array(self, warp: Warp, description: DataObject, cta: Cta) -> TileArray:
         """Return the copy of an object that this warp sees in a CTA, made when first touched."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import InternalError, UserError, unknown_name
+from heddle.errors import UserError, unknown_name
 from heddle.interp._arithmetic import Values
 from heddle.interp._arrays import Box, TileArray
 from heddle.interp._effects import Effects
@@ -48,7 +48,7 @@ class TensorError:
     tensor: str
     relative_error: float
     max_abs_error: float
-    worst_index: tuple[int, int]
+    worst_index: tuple[int, ...]
     tolerance: float
     missing: int  # elements that were never stored
 
@@ -118,8 +118,8 @@ def execute(program: WarpProgram, result: SimResult, inputs: Mapping[str, NDArra
     Replay(program, Effects(program, tensors, hazards), result.log).run(events)
     outputs = {t.name: tensors[t.name] for t in program.tensors if t.role != "input"}
     return Execution(
-        tensors={name: array.values[0] for name, array in outputs.items()},
-        stored={name: array.written[0] for name, array in outputs.items()},
+        tensors={name: _plain(array.values) for name, array in outputs.items()},
+        stored={name: _plain(array.written) for name, array in outputs.items()},
         hazards=tuple(sorted(hazards.found.values(), key=lambda hazard: hazard.cycle)),
         events=int(events.size),
     )
@@ -170,12 +170,12 @@ def compare(
     difference = np.abs(np.asarray(got, np.float64) - want)
     difference[~np.isfinite(difference)] = np.inf
     norm = float(np.linalg.norm(want)) or 1.0
-    row, col = np.unravel_index(int(np.argmax(difference)), difference.shape)
+    worst = np.unravel_index(int(np.argmax(difference)), difference.shape)
     return TensorError(
         tensor=name,
         relative_error=float(np.linalg.norm(difference)) / norm,
         max_abs_error=float(difference.max()),
-        worst_index=(int(row), int(col)),
+        worst_index=tuple(int(index) for index in worst),
         tolerance=tolerance,
         missing=0 if stored is None else int(stored.size - np.count_nonzero(stored)),
     )
@@ -188,25 +188,32 @@ def _simulate(program: WarpProgram, machine: Machine) -> SimResult:
     return result
 
 
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Drop the plane dimension of a tensor that has only one."""
+    return values[0] if values.shape[0] == 1 else values
+
+
 def _tensor_array(program: WarpProgram, tensor: Tensor, inputs: Mapping[str, NDArray[Any]]) -> TileArray:
     """Make the array of a global tensor: given values rounded, or zeros where the kernel adds to it, or NaN."""
     declared = next((o for o in program.objects if o.name == tensor.name), None)
-    shape = tuple(declared.shape) if declared else (int(np.prod(tensor.shape[:-1])), tensor.shape[-1])
+    shape = tuple(declared.shape) if declared else tensor.shape[-3:]
     array = TileArray(
         DataObject(name=tensor.name, space="global", shape=shape, dtype=tensor.dtype, scope="global"), tensor.name
     )
-    whole = Box(0, 0, array.values.shape[1], 0, array.values.shape[2])
+    planes, rows, cols = array.values.shape
     if tensor.name in inputs:
         given = np.asarray(inputs[tensor.name])
         if given.size != array.values.size:
             raise UserError(f"tensor {tensor.name!r} has shape {tensor.shape}, the array given has {given.shape}")
-        array.write(whole, given.astype(np.float32).reshape(array.values.shape[1:]))
+        given = given.astype(np.float32).reshape(array.values.shape)
     elif tensor.role == "input":
         raise UserError(f"no values for input tensor {tensor.name!r}", hint="pass an array under that name")
     elif _is_added_to(program, tensor.name):
-        array.write(whole, np.zeros(array.values.shape[1:], np.float32), exact=True)
-    if array.values.shape[0] != 1:
-        raise InternalError(f"global tensor {tensor.name!r} has more than two dimensions in its data object")
+        given = np.zeros(array.values.shape, np.float32)
+    else:
+        return array
+    for plane in range(planes):
+        array.write(Box(plane, 0, rows, 0, cols), given[plane])
     return array
 
 

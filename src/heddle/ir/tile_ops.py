@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heddle.errors import SourceLocation
-from heddle.ir.tile_refs import BarrierUse, GlobalRef, SharedRef, TmemRef
+from heddle.ir.tile_refs import BarrierUse, GlobalRef, Position, SharedRef, TmemRef
 from heddle.ir.warp import Count
 
 
@@ -138,6 +138,18 @@ class LoadTensorMemory(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreTensorMemory(Op):
+    """Register tile (of the tensor-memory tile's dtype) -> tensor memory, and wait for it.
+
+    The part that is stored has the size of `dst` and begins at column `src_col` of the register tile.
+    """
+
+    dst: TmemRef
+    src: str
+    src_col: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fill(Op):
     """Set all elements of a register tile."""
 
@@ -171,20 +183,50 @@ class RowReduce(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mask(Op):
+    """Set elements of a register tile that do not take part to `value`.
+
+    Element (r, c) is at row + r, col + c. It keeps its value if its column is below `limit` (0: no limit) and, with
+    `causal`, not above (row + r) // row_divisor + diagonal. `row_divisor`: rows that share a query (packed heads).
+    """
+
+    dst: str
+    row: Position
+    col: Position
+    causal: bool = False
+    limit: int = 0
+    diagonal: int = 0
+    row_divisor: int = 1
+    value: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mma(Op):
-    """acc += a @ b.T with a [m, k] and b [n, k].
+    """acc += a @ b.T with a [m, k] and b [n, k]; with `b_transposed`, b is [k, n] and acc += a @ b.
 
     sm_80: a, b shared, fragments loaded by ldmatrix, mma.sync. sm_90: one wgmma chain a warp group, a shared or a
-    register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory; `ctas` = 2 for a CTA pair. `accumulate`
-    False: the first k-step overwrites acc; "first_iteration": overwrites when the counter of `loop` is 0.
+    register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory, a shared or in tensor memory; `ctas` =
+    2 for a CTA pair. A transposed b is read by ldmatrix.trans, or through a descriptor (16-bit types only).
+    `accumulate` False: the first k-step overwrites acc; "first_iteration": overwrites when the counter of `loop` is 0.
     """
 
     acc: str | TmemRef
-    a: SharedRef | str
+    a: SharedRef | TmemRef | str
     b: SharedRef
     accumulate: bool | Literal["first_iteration"] = True
     loop: str | None = None
     ctas: int = 1
+    b_transposed: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Columns of the product that this CTA's b gives."""
+        return self.b.cols if self.b_transposed else self.b.rows
+
+    @property
+    def depth(self) -> int:
+        """The extent that is summed over."""
+        return self.b.rows if self.b_transposed else self.b.cols
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

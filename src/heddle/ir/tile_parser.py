@@ -16,7 +16,7 @@ from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
 from heddle.ir.field_reader import field_types, read_fields, read_name, read_record, read_value
 from heddle.ir.text_cursor import LineCursor
-from heddle.ir.tile_printer import BODIES, DECLARATIONS, HEADER_SKIP, OPERATIONS, operation_name
+from heddle.ir.tile_printer import BODIES, DECLARATIONS, HEADER_SKIP, OPERATIONS, TENSOR_MEMORY, operation_name
 from heddle.ir.work_text import WorkReader
 
 _RECORDS = {keyword: field_types(tile.TileProgram)[field].__args__[0] for keyword, field in DECLARATIONS.items()}
@@ -151,8 +151,8 @@ class _Reader:
         """Readers for the fields whose types `read_value` does not know."""
         readers: dict[str, Callable[[LineCursor], Any]] = {"where": self._location}
         if kind is tile.Mma:
-            readers |= {"accumulate": _accumulate, "acc": _tmem_or_name, "a": _shared_or_name}
-        elif kind is tile.Fill:
+            readers |= {"accumulate": _accumulate, "acc": _tmem_or_name, "a": _matrix_operand}
+        elif kind in (tile.Fill, tile.Mask):
             readers["value"] = _number
         elif kind is tile.Elementwise:
             readers["scalars"] = _numbers
@@ -200,4 +200,11 @@ def _reference_or_name(cursor: LineCursor, kind: Any) -> Any:
 
 
 _tmem_or_name = functools.partial(_reference_or_name, kind=tile.TmemRef)
-_shared_or_name = functools.partial(_reference_or_name, kind=tile.SharedRef)
+
+
+def _matrix_operand(cursor: LineCursor) -> Any:
+    """Read a register tile's name, a shared box, or a box after the word that says that it is in tensor memory."""
+    if cursor.peek.text == TENSOR_MEMORY and cursor.after_peek.kind in ("name", "string"):
+        cursor.take()
+        return read_value(cursor, tile.TmemRef)
+    return _reference_or_name(cursor, tile.SharedRef)

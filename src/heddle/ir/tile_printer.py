@@ -29,6 +29,8 @@ BODIES: tuple[type[tile.Op], ...] = (tile.For, tile.ForEachItem, tile.When)
 """Operations with a body."""
 HEADER_SKIP = {"name", "roles", "work", "params", *DECLARATIONS.values()}
 INDENT = "  "
+TENSOR_MEMORY = "tensor_memory"
+"""Stands before an A operand in tensor memory: a shared box looks the same."""
 OPERATIONS: tuple[type[tile.Op], ...] = tuple(
     kind for kind in vars(tile).values() if isinstance(kind, type) and issubclass(kind, tile.Op) and kind is not tile.Op
 )
@@ -92,7 +94,8 @@ def _fields(record: Any, skip: set[str], files: _Files) -> list[str]:
         value = getattr(record, field.name)
         if field.name in skip or (value == default_of(field) and type(value) is type(default_of(field))):
             continue
-        texts.append(field.name if value is True else f"{field.name}={_value(value, files)}")
+        place = f"{TENSOR_MEMORY} " if field.name == "a" and isinstance(value, tile.TmemRef) else ""
+        texts.append(field.name if value is True else f"{field.name}={place}{_value(value, files)}")
     return texts
 
 

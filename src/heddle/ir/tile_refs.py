@@ -31,13 +31,18 @@ class RegisterTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMemoryTile:
-    """`stages` x rows x cols in tensor memory (sm_100); 32-bit columns, 128 lanes a CTA."""
+    """`stages` x rows x cols in tensor memory (sm_100); 32-bit columns, 128 lanes a CTA.
+
+    `overlays` names a tile whose columns, stage by stage, this one uses again, from 32-bit column `overlay_col` on.
+    """
 
     name: str
     rows: int
     cols: int
     dtype: str
     stages: int = 1
+    overlays: str | None = None
+    overlay_col: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,7 @@ class RingDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalRef:
-    """A rows x cols box of a global tensor.
+    """A rows x cols box of a global tensor, or of plane item[plane] of a tensor of three dimensions.
 
     Its corner is (item[row] + counter * row_step, item[col] + counter * col_step), where `row`, `col` name work item
     attributes in elements (None: 0) and `loop` names the loop whose counter (+ `ahead`) moves the box. `row_offset`,
@@ -80,6 +85,17 @@ class GlobalRef:
     cta_col: int = 0
     row_offset: int = 0
     col_offset: int = 0
+    plane: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A row or column number that is known when the kernel runs: item[attribute] + counter(loop) * step + constant."""
+
+    constant: int = 0
+    attribute: str | None = None
+    loop: str | None = None
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

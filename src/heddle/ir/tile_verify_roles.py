@@ -17,6 +17,7 @@ SINCE: dict[type[tile.Op], str] = {
     tile.TmaStoreWait: "sm_90",
     tile.ClusterSync: "sm_90",
     tile.LoadTensorMemory: "sm_100",
+    tile.StoreTensorMemory: "sm_100",
 }
 """The first architecture that has an operation; others are everywhere."""
 ORDER = ("sm_80", "sm_90", "sm_100")

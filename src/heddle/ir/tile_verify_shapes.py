@@ -12,6 +12,9 @@ from heddle.ir.tile_walk import references, walk
 MAX_BOX_ROWS = 256
 """A bulk copy moves boxes of at most 256 rows (CUDA driver API, cuTensorMapEncodeTiled)."""
 
+TRANSPOSABLE_BYTES = 2
+"""Only 16-bit operands may be stored with the summed extent outermost (PTX ISA, wgmma and tcgen05 major-ness)."""
+
 Shape = tuple[int, int]
 
 
@@ -25,7 +28,7 @@ def verify_shapes(program: tile.TileProgram) -> None:
             _copy(op, tiles)
         elif isinstance(op, tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory):
             _equal("the source", (op.src.rows, op.src.cols), tiles.shape(op.dst), op.where)
-        elif isinstance(op, tile.StoreGlobal | tile.StoreShared):
+        elif isinstance(op, tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory):
             _store(op, tiles)
         elif isinstance(op, tile.Mma):
             _mma(op, tiles)
@@ -82,7 +85,7 @@ def _copy(op: tile.TmaLoad | tile.TmaStore | tile.CpAsync, tiles: _Tiles) -> Non
         )
 
 
-def _store(op: tile.StoreGlobal | tile.StoreShared, tiles: _Tiles) -> None:
+def _store(op: tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory, tiles: _Tiles) -> None:
     rows, cols = tiles.shape(op.src)
     if op.dst.rows != rows or op.src_col < 0 or op.src_col + op.dst.cols > cols:
         raise UserError(
@@ -95,11 +98,13 @@ def _store(op: tile.StoreGlobal | tile.StoreShared, tiles: _Tiles) -> None:
 def _mma(op: tile.Mma, tiles: _Tiles) -> None:
     a = tiles.shape(op.a) if isinstance(op.a, str) else (op.a.rows, op.a.cols)
     acc = tiles.shape(op.acc) if isinstance(op.acc, str) else (op.acc.rows, op.acc.cols)
-    _equal("the second operand", (op.b.rows * op.ctas, op.b.cols), (acc[1], a[1]), op.where)
-    _equal("the accumulator", acc, (a[0], op.b.rows * op.ctas), op.where)
+    _equal("the second operand", (op.columns * op.ctas, op.depth), (acc[1], a[1]), op.where)
+    _equal("the accumulator", acc, (a[0], op.columns * op.ctas), op.where)
     types = [tiles.dtype(op.a if isinstance(op.a, str) else op.a.tile), tiles.dtype(op.b.tile)]
     if types[0] != types[1]:
         raise UserError(f"a product of {types[0]} and {types[1]}; both operands have one type", where=op.where)
+    if op.b_transposed and dtype_bytes(types[1]) != TRANSPOSABLE_BYTES:
+        raise UserError(f"a transposed second operand must be of a 16-bit type, this one is {types[1]}", where=op.where)
     acc_type = tiles.dtype(op.acc if isinstance(op.acc, str) else op.acc.tile)
     if acc_type != "fp32":
         raise UserError(f"accumulators are fp32, this one is {acc_type}", where=op.where)

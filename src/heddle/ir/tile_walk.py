@@ -58,8 +58,10 @@ def references(op: tile.Op, kind: type[Any]) -> Iterator[Any]:
 
 def register_reads(op: tile.Op) -> tuple[str, ...]:
     """Return the register tiles that an operation reads."""
-    if isinstance(op, tile.StoreGlobal | tile.StoreShared):
+    if isinstance(op, tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory):
         return (op.src,)
+    if isinstance(op, tile.Mask):
+        return (op.dst,)
     if isinstance(op, tile.RowReduce):
         return (op.src, op.dst) if op.accumulate else (op.src,)
     if isinstance(op, tile.Elementwise):
@@ -74,5 +76,6 @@ def register_writes(op: tile.Op) -> tuple[str, ...]:
     """Return the register tiles that an operation writes."""
     if isinstance(op, tile.Mma):
         return (op.acc,) if isinstance(op.acc, str) else ()
-    writers = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory | tile.Fill | tile.Elementwise | tile.RowReduce
+    loads = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory
+    writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask
     return (op.dst,) if isinstance(op, writers) else ()

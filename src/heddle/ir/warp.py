@@ -209,12 +209,12 @@ class Work:
 class Access:
     """What part of an object an effect touches; the object's shape is in WarpProgram.objects.
 
-    The region is rows x cols at (row + rank_row * i, col + rank_col * j) where i = (rank // divisor) // rank_cols and
-    j = (rank // divisor) % rank_cols for the warp's rank in its role (exchanged if `rank_swap`). `ring`: the stage
-    dimension is indexed by the warp's stage of that ring plus `stage_offset`, modulo its depth. Global objects add
-    item attributes (in elements) and a loop counter: row += item[row_attribute] + (counter[level] + counter_offset) *
-    row_step, col likewise. `cta_row`, `cta_col` are added for each rank of the CTA in its cluster. What lies outside a
-    global tensor reads as zero and is not written.
+    The region is rows x cols at (row + rank_row * i, col + rank_col * j) where i = (rank // divisor) // rank_cols and j
+    = (rank // divisor) % rank_cols for the warp's rank in its role (exchanged if `rank_swap`). `ring`: the stage
+    dimension is indexed by the warp's stage of that ring plus `stage_offset`, modulo its depth. Global objects add item
+    attributes (in elements) and a loop counter: row += item[row_attribute] + (counter[level] + counter_offset) *
+    row_step, col likewise; of three dimensions the first is item[plane_attribute]. `cta_row`, `cta_col` are added for
+    each rank of the CTA in its cluster. What lies outside a global tensor reads as zero and is not written.
     """
 
     object: str
@@ -237,6 +237,7 @@ class Access:
     col_step: int = 0
     cta_row: int = 0
     cta_col: int = 0
+    plane_attribute: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,14 +249,16 @@ class Effect:
     "warp". Kinds: copy: writes[0] = reads[0] at issue (ldmatrix, stores to shared, tensor-memory loads, cast);
     copy_async: the same, but the write lands when the engine says (bulk copy: at R in every CTA if params["ctas"] > 1;
     cp.async: at R); store, reduce: global = or += reads[0] when the engine says that the source is read (registers are
-    taken at issue: what a store reads later is packed copies of them, which its read barrier guards); mma:
-    writes[0] (+)= reads[0] @ reads[1].T, both [rows, k]; operands are read between start and completion. params of
-    mma: "accumulate": 1, 0 (overwrite) or 2 (overwrite if counter[params["level"]] == 0); "ctas" 2: reads[1] is
-    stacked from the CTAs of the pair, each CTA accumulating its own rows. A warp-group instruction (HGMMA) carries the
-    region of its own warp's 16 rows. fill: writes[0] = params["value"]. elementwise: writes[0] = params["function"] of
-    reads and params["scalar0"], ...; functions are those of `tile.Elementwise`; a read of one column is broadcast.
-    row_reduce: writes[0] (one column) = params["function"] ("max" or "sum") over the columns of reads[0], and over its
-    own old value if params["accumulate"] is 1.
+    taken at issue: what a store reads later is packed copies of them, which its read barrier guards); mma: writes[0]
+    (+)= reads[0] @ reads[1].T, both [rows, k] (params["transposed"]: reads[1] is [k, cols]); operands are read between
+    start and completion. params of mma: "accumulate": 1, 0 (overwrite) or 2 (overwrite if counter[params["level"]] ==
+    0); "ctas" 2: reads[1] is stacked from the CTAs of the pair, each CTA accumulating its own rows. A warp-group
+    instruction (HGMMA) carries the region of its own warp's 16 rows. fill: writes[0] = params["value"]. elementwise:
+    writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`; a
+    read of one column is broadcast. row_reduce: writes[0] (one column) = params["function"] ("max" or "sum") over the
+    columns of reads[0], and over its own old value if params["accumulate"] is 1. mask: elements of writes[0] outside a
+    triangle or beyond a limit become params["value"]; the other params are the fields of `tile.Mask` ("row_attribute",
+    "row_level", "row_step", "row_constant", and so for "col").
     """
 
     kind: str

@@ -15,6 +15,8 @@ from heddle.lang._index import Index
 from heddle.lang._sync import Barrier, Ring
 from heddle.lang._where import caller
 
+DIMENSIONS = (2, 3)
+"""Dimensions of a tensor: [rows, cols] or [planes, rows, cols]."""
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 
 
@@ -37,12 +39,14 @@ class Builder(DataOps):
     def tensor(
         self,
         name: str,
-        shape: tuple[int, int],
+        shape: tuple[int, ...],
         dtype: str,
         role: Literal["input", "output", "workspace"] = "input",
     ) -> GlobalHandle:
-        """Declare a tensor in global memory; a workspace starts as zeros."""
+        """Declare a tensor in global memory, [rows, cols] or [planes, rows, cols]; a workspace starts as zeros."""
         self._new(name, shape, dtype)
+        if len(shape) not in DIMENSIONS:
+            raise UserError(f"tensor {name!r} has {len(shape)} dimensions; two or three are possible", where=caller())
         tensor = Tensor(name=name, shape=shape, dtype=dtype, role=role)
         self._declared.tensors.append(tensor)
         return GlobalHandle(tensor)
@@ -65,12 +69,32 @@ class Builder(DataOps):
         self._declared.registers.append(declared)
         return RegisterHandle(declared)
 
-    def tensor_memory(self, name: str, shape: tuple[int, int], dtype: str, *, stages: int = 1) -> TensorMemoryHandle:
-        """Declare a tile in tensor memory (sm_100) with `stages` copies."""
+    def tensor_memory(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        dtype: str,
+        *,
+        stages: int = 1,
+        overlays: TensorMemoryHandle | None = None,
+        overlay_col: int = 0,
+    ) -> TensorMemoryHandle:
+        """Declare a tile in tensor memory (sm_100) with `stages` copies.
+
+        `overlays`: it uses the columns of another tile again, from 32-bit column `overlay_col` of each stage on.
+        """
         self._new(name, shape, dtype, stages)
         if self.architecture != "sm_100":
             raise UserError(f"{self.architecture} has no tensor memory", where=caller())
-        declared = tile.TensorMemoryTile(name=name, rows=shape[0], cols=shape[1], dtype=dtype, stages=stages)
+        declared = tile.TensorMemoryTile(
+            name=name,
+            rows=shape[0],
+            cols=shape[1],
+            dtype=dtype,
+            stages=stages,
+            overlays=overlays.tile.name if overlays else None,
+            overlay_col=overlay_col,
+        )
         self._declared.tensor_memory.append(declared)
         return TensorMemoryHandle(declared)
 

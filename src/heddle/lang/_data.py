@@ -5,7 +5,7 @@ from __future__ import annotations
 from heddle.errors import UserError, unknown_name
 from heddle.ir import tile
 from heddle.lang._handles import GlobalBox, RegisterHandle, RegisterPart, SharedBox, TensorMemoryBox
-from heddle.lang._index import Index
+from heddle.lang._index import Index, as_index
 from heddle.lang._sync import SyncOps
 from heddle.lang._where import caller
 
@@ -17,13 +17,23 @@ ELEMENTWISE: dict[str, int] = {
     "div": 2,
     "fma": 3,
     "exp2": 1,
-    "rcp": 1,
     "silu": 1,
     "cast": 1,
     "copy": 1,
     "scale": 1,
+    "scaled_sub": 2,
+    "exp2_scaled_sub": 2,
+    "exp2_poly_scaled_sub": 2,
+    "log2": 1,
+    "reciprocal": 1,
+    "neg": 1,
+    "relu": 1,
 }
-"""Elementwise functions and how many tiles each takes; `scale` multiplies by its scalar."""
+"""Elementwise functions and how many tiles each takes.
+
+`scale` multiplies by its scalar; `scaled_sub` is x * scalar - y, `exp2_scaled_sub` 2 to the power of that, and
+`exp2_poly_scaled_sub` the same by a polynomial on the FMA pipe.
+"""
 
 Registers = RegisterHandle | RegisterPart
 
@@ -47,6 +57,13 @@ def _whole(value: Registers, what: str) -> str:
     if isinstance(value, RegisterPart):
         raise UserError(f"{what} must be a whole register tile; a part of columns can only be a source", where=caller())
     return _register(value, what)[0]
+
+
+def _position(value: Index | int) -> tile.Position:
+    index = as_index(value)
+    if index.rank_step:
+        raise UserError("the position of a mask may not depend on the CTA's rank", where=caller())
+    return tile.Position(attribute=index.attribute, loop=index.loop, step=index.step, constant=index.constant)
 
 
 class DataOps(SyncOps):
@@ -96,7 +113,7 @@ class DataOps(SyncOps):
         else:
             raise UserError(f"cannot load from {type(src).__name__}", where=where)
 
-    def store(self, dst: GlobalBox | SharedBox, src: Registers, *, reduce: bool = False) -> None:
+    def store(self, dst: GlobalBox | SharedBox | TensorMemoryBox, src: Registers, *, reduce: bool = False) -> None:
         """Store a register tile, or columns of it, converted to the destination's type; `reduce`: add."""
         (name, col, rows, cols), where = _register(src, "the source"), caller()
         if isinstance(dst, GlobalBox):
@@ -106,6 +123,9 @@ class DataOps(SyncOps):
         elif isinstance(dst, SharedBox) and not reduce:
             _equal("the destination", (dst.ref.rows, dst.ref.cols), (rows, cols))
             self._emit(tile.StoreShared(dst=dst.ref, src=name, src_col=col, where=where))
+        elif isinstance(dst, TensorMemoryBox) and not reduce:
+            _equal("the destination", (dst.ref.rows, dst.ref.cols), (rows, cols))
+            self._emit(tile.StoreTensorMemory(dst=dst.ref, src=name, src_col=col, where=where))
         else:
             raise UserError(f"cannot {'reduce' if reduce else 'store'} to {type(dst).__name__}", where=where)
 
@@ -137,6 +157,44 @@ class DataOps(SyncOps):
             )
         )
 
+    def mask(
+        self,
+        dst: RegisterHandle,
+        *,
+        row: Index | int = 0,
+        col: Index | int = 0,
+        causal: bool = False,
+        limit: int = 0,
+        diagonal: int = 0,
+        row_divisor: int = 1,
+        value: float = float("-inf"),
+    ) -> None:
+        """Set elements of a tile whose corner is at (row, col) to `value` where they do not take part.
+
+        An element takes part if its column is below `limit` (0: no limit) and, with `causal`, not above its row
+        (divided by `row_divisor`, the rows that share a query) plus `diagonal`.
+        """
+        where = caller()
+        if not causal and not limit:
+            raise UserError("a mask needs causal=True or a limit", where=where)
+        if row_divisor < 1 or limit < 0:
+            raise UserError(
+                f"row_divisor must be at least 1 and limit at least 0, got {row_divisor}, {limit}", where=where
+            )
+        self._emit(
+            tile.Mask(
+                dst=_whole(dst, "the masked tile"),
+                row=_position(row),
+                col=_position(col),
+                causal=causal,
+                limit=limit,
+                diagonal=diagonal,
+                row_divisor=row_divisor,
+                value=value,
+                where=where,
+            )
+        )
+
     def row_reduce(self, function: str, dst: RegisterHandle, src: RegisterHandle, *, accumulate: bool = False) -> None:
         """Compute dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`."""
         where = caller()
@@ -149,22 +207,25 @@ class DataOps(SyncOps):
     def mma(
         self,
         acc: RegisterHandle | TensorMemoryBox,
-        a: SharedBox | RegisterHandle,
+        a: SharedBox | TensorMemoryBox | RegisterHandle,
         b: SharedBox,
         *,
         first: Index | None = None,
         accumulate: bool = True,
         ctas: int = 1,
+        transposed: bool = False,
     ) -> None:
         """Start acc += a @ b.T with a [m, k], b [n, k]; with `first=i` the iteration i = 0 overwrites acc.
 
-        `ctas` = 2 (sm_100): a pair of CTAs, each with its own rows of a and acc, and half of the rows of b.
+        `transposed`: b is [k, n] and the product a @ b (16-bit types). `ctas` = 2 (sm_100): a pair of CTAs, each with
+        its own rows of a and acc, and half of the columns of the product in its b.
         """
         where = caller()
         rows, depth = (a.tile.rows, a.tile.cols) if isinstance(a, RegisterHandle) else (a.ref.rows, a.ref.cols)
         accumulator = acc.tile if isinstance(acc, RegisterHandle) else acc.ref
-        _equal("the second operand", (b.ref.rows * ctas, b.ref.cols), (accumulator.cols, depth))
-        _equal("the accumulator", (accumulator.rows, accumulator.cols), (rows, b.ref.rows * ctas))
+        columns, summed = (b.ref.cols, b.ref.rows) if transposed else (b.ref.rows, b.ref.cols)
+        _equal("the second operand", (columns * ctas, summed), (accumulator.cols, depth))
+        _equal("the accumulator", (accumulator.rows, accumulator.cols), (rows, columns * ctas))
         if first is not None and (not isinstance(first, Index) or first.loop is None):
             raise UserError("`first` is the counter of a loop", where=where)
         self._emit(
@@ -175,6 +236,7 @@ class DataOps(SyncOps):
                 accumulate="first_iteration" if first is not None else accumulate,
                 loop=first.loop if first is not None else None,
                 ctas=ctas,
+                b_transposed=transposed,
                 where=where,
             )
         )

@@ -32,6 +32,7 @@ class GlobalBox:
     row: Index
     col: Index
     size: tuple[int, int] | None = None
+    plane: str | None = None
 
     def sized(self, rows: int, cols: int) -> GlobalBox:
         """Return the box with an explicit size."""
@@ -61,6 +62,7 @@ class GlobalBox:
             cta_col=col.rank_step,
             row_offset=row_offset,
             col_offset=col_offset,
+            plane=self.plane,
         )
 
 
@@ -75,14 +77,27 @@ def _ahead(row: Index, col: Index) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class GlobalHandle:
-    """A tensor in global memory; `A[row, col]` is a corner, in elements."""
+    """A tensor in global memory; `A[row, col]` is a corner, in elements; `A[item.plane, row, col]` of three dimensions.
+
+    Boxes stay inside their plane: what lies outside reads as zero and is not written.
+    """
 
     tensor: Tensor
 
-    def __getitem__(self, corner: tuple[Index | int, Index | int]) -> GlobalBox:
-        if not isinstance(corner, tuple) or len(corner) != 2:
-            raise UserError(f"index tensor {self.tensor.name!r} as [row, col]", where=caller())
-        return GlobalBox(self.tensor, as_index(corner[0]), as_index(corner[1]))
+    def __getitem__(self, corner: tuple[Index | int, ...]) -> GlobalBox:
+        dimensions = len(self.tensor.shape)
+        if not isinstance(corner, tuple) or len(corner) != dimensions:
+            form = "[row, col]" if dimensions == 2 else "[plane, row, col]"
+            raise UserError(f"index tensor {self.tensor.name!r} as {form}", where=caller())
+        row, col = (as_index(index) for index in corner[-2:])
+        return GlobalBox(self.tensor, row, col, plane=_plane(corner[0]) if dimensions > 2 else None)
+
+
+def _plane(index: Index | int) -> str:
+    """Return the work item attribute that selects a plane."""
+    if not isinstance(index, Index) or index.attribute is None or index.loop or index.constant or index.rank_step:
+        raise UserError("a plane is a work item attribute, as in Q[item.head, item.row, 0]", where=caller())
+    return index.attribute
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from heddle.ir.tile import (
     LoadGlobal,
     LoadShared,
     LoadTensorMemory,
+    Mask,
     Mma,
     Op,
     RegisterTile,
@@ -27,6 +28,7 @@ from heddle.ir.tile import (
     RowReduce,
     StoreGlobal,
     StoreShared,
+    StoreTensorMemory,
     TileProgram,
 )
 from heddle.ir.warp import Access
@@ -152,7 +154,7 @@ def _names(op: Op) -> tuple[str, ...]:
     match op:
         case LoadGlobal(dst=name) | LoadShared(dst=name) | LoadTensorMemory(dst=name) | Fill(dst=name):
             return (name,)
-        case StoreGlobal(src=name) | StoreShared(src=name):
+        case StoreGlobal(src=name) | StoreShared(src=name) | StoreTensorMemory(src=name) | Mask(dst=name):
             return (name,)
         case RowReduce(dst=dst, src=src):
             return (dst, src)

@@ -51,9 +51,9 @@ class _Bound:
         return np.maximum(np.asarray(base, np.float64) + count.offset, 0.0)
 
     def _matrix_cycles(self, op: Mma) -> float:
-        rows = op.a.rows if isinstance(op.a, SharedRef) else self.rows[op.a]
+        rows = self.rows[op.a] if isinstance(op.a, str) else op.a.rows
         rate = self.machine.tensor_rate_scale.get(self.dtypes[op.b.tile], 1.0) * self.machine.tensor_flops_per_cycle
-        return 2.0 * rows * op.b.rows * op.b.cols / (rate * op.ctas)
+        return 2.0 * rows * op.columns * op.depth / (rate * op.ctas)
 
     def _bytes(self, box: SharedRef) -> int:
         return box.rows * box.cols * dtype_bytes(self.dtypes[box.tile])

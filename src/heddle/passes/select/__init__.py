@@ -24,6 +24,7 @@ COMMON: dict[type[t.Op], Handler] = {
     t.Fill: elementwise.lower_fill,
     t.Elementwise: elementwise.lower_elementwise,
     t.RowReduce: elementwise.lower_row_reduce,
+    t.Mask: elementwise.lower_mask,
     t.StoreShared: stores.lower_store_shared,
     t.LoadShared: stores.lower_load_shared,
     t.StoreGlobal: stores.lower_store_global,

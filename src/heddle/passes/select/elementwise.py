@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from heddle.errors import UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile import Elementwise, Fill, RowReduce
+from heddle.ir.tile import Elementwise, Fill, Mask, Position, RowReduce
 from heddle.passes.draft import Operand
+from heddle.passes.layout_to_warps import ATOM_ROWS, WarpLayout
 from heddle.passes.select.writer import RoleWriter
 
 REGISTER_BYTES = 4
+SHARING_SHUFFLES = 2  # four lanes share a row of an atom (PTX ISA, matrix fragments)
 
 # Operations for one fp32 register; "d" is the destination, "0", "1" the sources, "t" a temporary of the step before.
 FP32_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -28,6 +30,9 @@ FP32_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
     "reciprocal": (("MUFU", "0"),),
     "exp": (("FMUL", "0"), ("MUFU", "t")),
     "div": (("MUFU", "1"), ("FMUL", "0t")),
+    "log2": (("MUFU", "0"),),
+    "scaled_sub": (("FFMA", "01"),),
+    "exp2_scaled_sub": (("FFMA", "01"), ("MUFU", "t")),
     "silu": (("FMUL", "0"), ("MUFU", "t"), ("FADD", "t"), ("MUFU", "t"), ("FMUL", "0t")),
 }
 PACKED_OPS = {"FADD": "HADD2", "FMUL": "HMUL2", "FFMA": "HFMA2"}  # two fp16 or bf16 elements a register
@@ -105,6 +110,51 @@ def convert(
             writer.emit("HADD2" if ratio == 2 else "F2FP", dst, (source[index // ratio],))
 
 
+def lower_mask(writer: RoleWriter, op: Mask) -> None:
+    """The first and last column that each row keeps, then one comparison and one selection an element."""
+    layout = writer.layout(op.dst)
+    if dtype_bytes(layout.tile.dtype) != REGISTER_BYTES:
+        raise UserError(
+            f"masked tile {op.dst} is {layout.tile.dtype}; masks work on 32-bit elements", where=writer.where
+        )
+    start, registers = len(writer.code), writer.tile_registers(op.dst)
+    corner = writer.scalar("IADD3", name="corner")
+    rows = 1 if layout.kind == "lane" else 2  # rows that a lane holds of a band, or of 16 rows of the fragment layout
+    last = [writer.scalar("IADD3", corner, name="last_column") for _ in range(rows * _row_blocks(layout))]
+    for register, limit in zip(registers, _rows_in_turn(registers, last, layout), strict=True):
+        outside = writer.scalar("ISETP", limit, name="outside")
+        writer.emit("FSEL", register, (register, outside))
+    params: dict[str, float | int | str] = {"causal": int(op.causal), "limit": op.limit, "diagonal": op.diagonal}
+    params |= {"row_divisor": op.row_divisor, "value": op.value}
+    params |= _position(writer, "row", op.row) | _position(writer, "col", op.col)
+    _add_effects(writer, start, "mask", [], op.dst, columns=(), **params)
+
+
+def _row_blocks(layout: WarpLayout) -> int:
+    """Groups of rows of a warp's part that a lane keeps apart: bands, or 16 rows of the fragment layout."""
+    return layout.bands * (layout.rows // ATOM_ROWS if layout.kind == "fragment" else 1)
+
+
+def _rows_in_turn(registers: list[Operand], rows: list[Operand], layout: WarpLayout) -> list[Operand]:
+    """For each register the value that belongs to its row: two columns of row r, then two of row r + 8, ..."""
+    if layout.kind == "lane":
+        width = len(registers) // len(rows)
+        return [rows[i // width] for i in range(len(registers))]
+    width = 2 * len(registers) // len(rows)
+    return [rows[2 * (i // width) + (i // 2) % 2] for i in range(len(registers))]
+
+
+def _position(writer: RoleWriter, name: str, position: Position) -> dict[str, float | int | str]:
+    if position.attribute is not None:
+        writer.tables.item_values(position.attribute, writer.where)
+    return {
+        f"{name}_attribute": position.attribute or "",
+        f"{name}_level": writer.level(position.loop),
+        f"{name}_step": position.step if position.loop else 0,
+        f"{name}_constant": position.constant,
+    }
+
+
 def source_registers(writer: RoleWriter, op: Elementwise, index: int, same_size: bool = True) -> list[Operand]:
     """Registers of a source in the order of the destination's: a column part, or one column broadcast."""
     name = op.sources[index]
@@ -167,18 +217,17 @@ def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
     rows = _rows_of(writer, op.src, len(column))
     for register, parts in zip(column, rows, strict=True):
         chain = [register, *parts] if op.accumulate else list(parts)
+        steps: list[Operand | None] = [*chain[1:], *[None] * (0 if layout.kind == "lane" else SHARING_SHUFFLES)]
         total = chain[0]
-        for part in chain[1:]:
-            result = Operand(writer.value("reduced"))
+        for number, part in enumerate(steps):
+            if part is None:
+                part = Operand(writer.value("other"))
+                writer.emit("SHFL", part, (total,))
+            result = register if number == len(steps) - 1 else Operand(writer.value("reduced"))
             writer.emit(opcode, result, (total, part))
             total = result
-        for _ in range(0 if layout.kind == "lane" else 2):
-            other = Operand(writer.value("other"))
-            writer.emit("SHFL", other, (total,))
-            result = Operand(writer.value("reduced"))
-            writer.emit(opcode, result, (total, other))
-            total = result
-        writer.emit("MOV", register, (total,))
+        if not steps:
+            writer.emit("MOV", register, (total,))
     _add_effects(writer, start, "row_reduce", [op.src], op.dst, function=op.function, accumulate=int(op.accumulate))
 
 

@@ -10,6 +10,7 @@ from heddle.ir.tile import LoadTensorMemory, Mma, MmaCommit, SharedRef, TensorMe
 from heddle.ir.warp import Access
 from heddle.passes.draft import Operand
 from heddle.passes.layout_to_warps import LANES, REGISTER_BYTES
+from heddle.passes.select.sm_90 import b_access
 from heddle.passes.select.synchronisation import barrier_address
 from heddle.passes.select.writer import RoleWriter
 
@@ -30,7 +31,7 @@ def lower_mma(writer: RoleWriter, op: Mma) -> None:
         accumulator = writer.scalar("ULEA", accumulator, writer.stage(op.acc.ring), name="tmem")
     bases = [_base(writer, ref) for ref in (op.a, op.b)]
     dtype = writer.shared_tile(op.b.tile).dtype
-    for step in range(op.b.cols // k):
+    for step in range(op.depth // k):
         lows = [writer.scalar("UIADD3", base, name="descriptor") if step else base for base in bases]
         high = writer.scalar("UMOV", name="descriptor_high")
         writer.emit(
@@ -53,16 +54,16 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[int, int, int]:
         raise UserError("the A operand of tcgen05.mma must be a shared tile", where=writer.where)
     tmem_tile(writer, op.acc.tile)
     k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
-    cols = op.b.rows * op.ctas
+    cols = op.columns * op.ctas
     if op.a.rows not in ROWS or cols > MAX_COLS or cols % 16:
         raise UserError(
             f"tcgen05.mma of {op.a.rows} rows a CTA and n = {cols}: "
             f"rows must be 64 or 128, n a multiple of 16 up to {MAX_COLS}",
             where=writer.where,
         )
-    if (op.acc.rows, op.acc.cols) != (op.a.rows, cols) or op.a.cols != op.b.cols or op.b.cols % k:
+    if (op.acc.rows, op.acc.cols) != (op.a.rows, cols) or op.a.cols != op.depth or op.depth % k:
         raise UserError(
-            f"mma of a {op.a.rows} x {op.a.cols} and b {op.b.rows} x {op.b.cols} ({op.ctas} CTAs) into "
+            f"mma of a {op.a.rows} x {op.a.cols} and b {op.columns} x {op.depth} ({op.ctas} CTAs) into "
             f"{op.acc.rows} x {op.acc.cols}: needs a [m, k], b [n / CTAs, k], k a multiple of {k}",
             where=writer.where,
         )
@@ -90,7 +91,9 @@ def _effect(writer: RoleWriter, op: Mma, acc: TmemRef, a: SharedRef, step: int, 
         mode = {"accumulate": 0}
     if op.ctas > 1:
         mode["ctas"] = op.ctas
-    reads = [_k_slice(writer.shared_access(ref), step, k) for ref in (a, op.b)]
+    if op.b_transposed:
+        mode["transposed"] = 1
+    reads = [_k_slice(writer.shared_access(a), step, k), b_access(writer, op, step, k)]
     return writer.effect("mma", reads, [writer.tmem_access(acc)], **mode)
 
 

@@ -161,14 +161,14 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
         raise UserError("mma.sync always accumulates; fill the accumulator before the loop", where=writer.where)
     layout = writer.layout(op.acc)
     k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
-    a = (op.a.rows, op.a.cols) if isinstance(op.a, SharedRef) else _tile_shape(writer, op.a)
-    if a != (layout.tile.rows, op.b.cols) or op.b.rows != layout.tile.cols or op.b.cols % k:
+    a = _tile_shape(writer, op.a) if isinstance(op.a, str) else (op.a.rows, op.a.cols)
+    if a != (layout.tile.rows, op.depth) or op.columns != layout.tile.cols or op.depth % k:
         raise UserError(
-            f"mma of a {a[0]} x {a[1]} and b {op.b.rows} x {op.b.cols} into {layout.tile.rows} x {layout.tile.cols}: "
+            f"mma of a {a[0]} x {a[1]} and b {op.columns} x {op.depth} into {layout.tile.rows} x {layout.tile.cols}: "
             f"needs a [m, k], b [n, k] and k a multiple of {k}",
             where=writer.where,
         )
-    return layout, op.b.cols // k, k
+    return layout, op.depth // k, k
 
 
 def _tile_shape(writer: RoleWriter, name: str) -> tuple[int, int]:
@@ -195,8 +195,13 @@ def _step(
         place = replace(writer.shared_access(op.a), rank_row=layout.rows, rank_cols=grid_cols)
         a = _operand(writer, op, "a", place, bases["a"], layout.rows, (index, count), k, loads)
     else:
+        assert isinstance(op.a, str)
         a = _register_operand(writer, op.a, layout, index, count)
-    place = replace(writer.shared_access(op.b), rank_row=layout.cols, rank_cols=grid_cols, rank_swap=True)
+    place = writer.shared_access(op.b)
+    if op.b_transposed:  # ldmatrix.trans: the warps' columns of the product lie along the tile's columns
+        place = replace(place, rank_col=layout.cols, rank_cols=grid_cols)
+    else:
+        place = replace(place, rank_row=layout.cols, rank_cols=grid_cols, rank_swap=True)
     b = _operand(writer, op, "b", place, bases["b"], layout.cols, (index, count), k, loads)
     halves = tuple(Operand(o.value, half * (o.count // 2), o.count // 2) for o in b for half in range(2))
     first_a = [load for load in loads if load.base == bases.get("a")]
@@ -231,8 +236,12 @@ def _operand(
         if key not in writer.fragments:
             writer.fragments[key] = writer.value(f"{name}{row}", 4 * rows // MATRIX_ROWS)
         value = writer.fragments[key]
-        source = replace(place, row=place.row + row, col=place.col + index * k, rows=rows, cols=k)
-        target = Access(object=mirror, row=row, col=index * k, rows=rows, cols=k)
+        if name == "b" and op.b_transposed:
+            source = replace(place, row=place.row + index * k, col=place.col + row, rows=k, cols=rows)
+            target = Access(object=mirror, row=index * k, col=row, rows=k, cols=rows)
+        else:
+            source = replace(place, row=place.row + row, col=place.col + index * k, rows=rows, cols=k)
+            target = Access(object=mirror, row=row, col=index * k, rows=rows, cols=k)
         effect = writer.effect("copy", [source], [target])
         loads.append(FragmentLoad(value, base, index > 0 and row == 0, MATRIX_BYTES * rows // MATRIX_ROWS, effect))
         operands.append(whole(value))
@@ -246,7 +255,7 @@ def _mirror(writer: RoleWriter, op: Mma, name: str, extent: int, depth: int) -> 
         DataObject(
             name=f"{writer.role.name}.{op.acc}.{name}",
             space="register",
-            shape=(extent, depth),
+            shape=(depth, extent) if name == "b" and op.b_transposed else (extent, depth),
             dtype=dtype,
             scope="warp",
         )
@@ -308,6 +317,11 @@ def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, index: int, k: int,
     if isinstance(op.a, SharedRef):
         a = Access(object=f"{prefix}.a", col=col, rows=layout.rows, cols=k)
     else:
+        assert isinstance(op.a, str)
         a = replace(writer.tile_band(op.a, 0), col=index * k, cols=k)
     b = Access(object=f"{prefix}.b", col=col, rows=layout.cols, cols=k)
-    return writer.effect("mma", [a, b], [writer.tile_band(op.acc, 0)], accumulate=0 if overwrites else 1)
+    params = {"accumulate": 0 if overwrites else 1}
+    if op.b_transposed:
+        b = Access(object=f"{prefix}.b", row=col, rows=k, cols=layout.cols)
+        params["transposed"] = 1
+    return writer.effect("mma", [a, b], [writer.tile_band(op.acc, 0)], **params)

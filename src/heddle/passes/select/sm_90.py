@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile import Mma, MmaCommit, MmaWait, SharedRef
+from heddle.ir.tile import Mma, MmaCommit, MmaWait, SharedRef, TmemRef
 from heddle.ir.warp import Access
 from heddle.passes.draft import Operand, whole
 from heddle.passes.layout_to_warps import WarpLayout
@@ -41,7 +41,7 @@ def lower_mma(writer: RoleWriter, op: Mma) -> None:
                 accumulators[band],
                 (*fragment, *descriptors, *(first if step == 0 else [])),
                 accumulates=not overwrites,
-                shape=(GROUP_ROWS, op.b.rows, k),
+                shape=(GROUP_ROWS, op.columns, k),
                 form="rs" if isinstance(op.a, str) else "ss",
                 dtype=tile_dtype,
                 effect=_effect(writer, op, layout, band, step, k),
@@ -63,21 +63,21 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
             where=writer.where,
         )
     k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
-    depth = op.b.cols
+    depth = op.depth
     a_shape = _a_shape(writer, op.a)
-    if a_shape != (layout.tile.rows, depth) or op.b.rows != layout.tile.cols or depth % k:
+    if a_shape != (layout.tile.rows, depth) or op.columns != layout.tile.cols or depth % k:
         raise UserError(
-            f"mma of a {a_shape[0]} x {a_shape[1]} and b {op.b.rows} x {depth} into "
+            f"mma of a {a_shape[0]} x {a_shape[1]} and b {op.columns} x {depth} into "
             f"{layout.tile.rows} x {layout.tile.cols}: needs a [m, k], b [n, k] and k a multiple of {k}",
             where=writer.where,
         )
-    if op.b.rows > MAX_COLS or op.b.rows % 8:
-        raise UserError(f"wgmma needs n in 8..{MAX_COLS} in steps of 8, not {op.b.rows}", where=writer.where)
+    if op.columns > MAX_COLS or op.columns % 8:
+        raise UserError(f"wgmma needs n in 8..{MAX_COLS} in steps of 8, not {op.columns}", where=writer.where)
     return layout, depth // k, k
 
 
-def _a_shape(writer: RoleWriter, a: SharedRef | str) -> tuple[int, int]:
-    if isinstance(a, SharedRef):
+def _a_shape(writer: RoleWriter, a: SharedRef | TmemRef | str) -> tuple[int, int]:
+    if not isinstance(a, str):
         return a.rows, a.cols
     tile = writer.layout(a).tile
     return tile.rows, tile.cols
@@ -116,7 +116,7 @@ def _computed_descriptor(writer: RoleWriter, base: Operand) -> Operand:
 
 def _fragment(writer: RoleWriter, op: Mma, band: int, step: int, steps: int) -> tuple[Operand, ...]:
     """Registers of an A operand that is held in registers."""
-    if isinstance(op.a, SharedRef):
+    if not isinstance(op.a, str):
         return ()
     value = writer.tile_values(op.a)[band]
     writer.matrix_sources[value.id] = value
@@ -125,23 +125,35 @@ def _fragment(writer: RoleWriter, op: Mma, band: int, step: int, steps: int) -> 
 
 
 def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, band: int, step: int, k: int) -> int:
-    b = writer.shared_access(op.b)
-    b = replace(b, col=b.col + step * k, cols=k)
+    b = b_access(writer, op, step, k)
     a = _a_access(writer, op.a, layout, band, step, k)
     mode: dict[str, float | int | str] = {"accumulate": 1}
     if step == 0 and op.accumulate == "first_iteration":
         mode = {"accumulate": 2, "level": writer.level(op.loop)}
     elif step == 0 and op.accumulate is False:
         mode = {"accumulate": 0}
+    if op.b_transposed:
+        mode["transposed"] = 1
     assert isinstance(op.acc, str)
     return writer.effect("mma", [a, b], [writer.tile_band(op.acc, band)], **mode)
 
 
-def _a_access(writer: RoleWriter, a: SharedRef | str, layout: WarpLayout, band: int, step: int, k: int) -> Access:
+def b_access(writer: RoleWriter, op: Mma, step: int, k: int) -> Access:
+    """What one k-step reads of the second operand."""
+    b = writer.shared_access(op.b)
+    if op.b_transposed:
+        return replace(b, row=b.row + step * k, rows=k)
+    return replace(b, col=b.col + step * k, cols=k)
+
+
+def _a_access(
+    writer: RoleWriter, a: SharedRef | TmemRef | str, layout: WarpLayout, band: int, step: int, k: int
+) -> Access:
     if isinstance(a, SharedRef):
         access = writer.shared_access(a)
         row = access.row + band * layout.row_step
         return replace(access, row=row, col=access.col + step * k, rows=BAND_ROWS, cols=k, rank_row=BAND_ROWS)
+    assert isinstance(a, str)
     return replace(writer.tile_band(a, band), col=step * k, cols=k)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -77,7 +78,7 @@ class Tables:
         """The stream of a global box: blocks of the box's shape over the tensor, row by row; made once."""
         key = (
             ref.tensor, ref.rows, ref.cols, ref.row, ref.col, level if ref.loop else -1, ref.row_step, ref.col_step,
-            ref.cta_row, ref.cta_col, ref.row_offset, ref.col_offset, direction, multicast,
+            ref.cta_row, ref.cta_col, ref.row_offset, ref.col_offset, ref.plane, direction, multicast,
         )  # fmt: skip
         if key not in self.streams:
             self.streams[key] = self._new_stream(ref, direction, level, where, multicast)
@@ -87,20 +88,23 @@ class Tables:
         self, ref: GlobalRef, direction: str, level: int, where: SourceLocation | None, multicast: int
     ) -> Stream:
         tensor = self.tensor(ref.tensor, where)
-        if len(tensor.shape) != 2:
+        if len(tensor.shape) != (2 if ref.plane is None else 3):
             raise UnsupportedError(
-                f"tensor {tensor.name} has {len(tensor.shape)} dimensions, boxes need two", where=where
+                f"tensor {tensor.name} has {len(tensor.shape)} dimensions; boxes need two, or three and a plane",
+                where=where,
             )
-        rows, cols = tensor.shape
+        rows, cols = tensor.shape[-2:]
+        planes = math.prod(tensor.shape[:-2])
         block_rows, block_cols = ceil_div(rows, ref.rows), ceil_div(cols, ref.cols)
-        blocks = block_rows * block_cols
+        blocks = planes * block_rows * block_cols
         name = f"{ref.tensor}.{direction}{len(self.streams)}"
         row = self.item_values(ref.row, where) + ref.row_offset
         col = self.item_values(ref.col, where) + ref.col_offset
-        base = row // ref.rows * block_cols + col // ref.cols
+        plane = self.item_values(ref.plane, where)
+        base = (plane * block_rows + row // ref.rows) * block_cols + col // ref.cols
         steps = ref if ref.loop else GlobalRef(tensor=ref.tensor, rows=ref.rows, cols=ref.cols)
         # ragged edges: the mean over all blocks moves exactly the bytes that exist
-        block_bytes = max(1, round(rows * cols * dtype_bytes(tensor.dtype) / blocks))
+        block_bytes = max(1, round(planes * rows * cols * dtype_bytes(tensor.dtype) / blocks))
         assert direction in ("load", "store", "reduce")
         return Stream(
             name=name,
@@ -132,6 +136,7 @@ class Tables:
             col_step=ref.col_step if moving else 0,
             cta_row=ref.cta_row,
             cta_col=ref.cta_col,
+            plane_attribute=ref.plane,
         )
 
     def work(self) -> Work:
