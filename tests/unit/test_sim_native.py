@@ -1,5 +1,7 @@
 """The small compiler: compiled functions do what Python does."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,7 @@ from numpy.typing import NDArray
 
 from heddle.errors import InternalError
 from heddle.sim.core.bits import ctz, top
-from heddle.sim.native import build_unit
+from heddle.sim.native import build_unit, compile_function
 
 Array = NDArray[np.int64]
 TEN = 10
@@ -129,3 +131,32 @@ def test_compiled_code_is_found_again(tmp_path: Path, monkeypatch: pytest.Monkey
     build_unit("kept", (division,), [Path(__file__)])
     monkeypatch.setattr("heddle.sim.native.build.module_text", lambda entries: "this does not compile")
     assert build_unit("kept", (division,), [Path(__file__)])["division"](7, 2) == 3001
+
+
+def test_a_function_inside_another_is_compiled_as_it_is_written_there() -> None:
+    def outer(a, b):  # type: ignore[no-untyped-def]
+        return a * TEN - b
+
+    def unrelated() -> None:
+        def outer(a, b):  # type: ignore[no-untyped-def]
+            return 0
+
+    assert compile_function(outer)(7, 4) == 66
+
+
+def test_a_path_without_a_return_gives_minus_one() -> None:
+    def sometimes(a: int) -> int:
+        if a > 0:
+            return a
+
+    assert [compile_function(sometimes)(a) for a in (5, -5)] == [5, -1]
+
+
+def test_a_variable_of_an_enclosing_function_is_not_compiled() -> None:
+    offset = 5
+
+    def shifted(a: int) -> int:
+        return a + offset
+
+    with pytest.raises(InternalError, match="offset is neither a local variable nor a global integer"):
+        compile_function(shifted)

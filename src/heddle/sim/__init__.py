@@ -1,7 +1,25 @@
-"""The SM engine: `simulate` runs a warp program on a machine, `Sim` step by step. See docs/reference/engine.md."""
+"""The SM engine: `simulate` runs a warp program on a machine, `Sim` step by step. See docs/reference/engine.md.
 
-from heddle.sim.engine import simulate
+The engine is loaded when it is first used: who only reads results does not wait for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from heddle.sim.result import EVENT, EventKind, SimResult, Stall
-from heddle.sim.session import Sim, Snapshot
+
+if TYPE_CHECKING:
+    from heddle.sim.engine import simulate
+    from heddle.sim.session import Sim, Snapshot
 
 __all__ = ["EVENT", "EventKind", "Sim", "SimResult", "Snapshot", "Stall", "simulate"]
+
+_HOME = {"simulate": "heddle.sim.engine", "Sim": "heddle.sim.session", "Snapshot": "heddle.sim.session"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'heddle.sim' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(_HOME[name]), name)

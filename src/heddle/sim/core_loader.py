@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from heddle.errors import InternalError, unknown_name
 from heddle.sim.core import bits, control, flush, memory_play, run
 from heddle.sim.core import layout as c
-from heddle.sim.native import build_unit, compile_function
 from heddle.sim.scheduler import POLICIES, Policy
 
 COMPILED = "compiled"
@@ -50,6 +49,8 @@ def load_core(engine: str) -> Core:
         raise unknown_name("engine", engine, ENGINES)
     if engine == "python":
         return Core({function.__name__: function for function in ENTRIES})
+    from heddle.sim.native import build_unit  # loads LLVM, which only a simulation needs
+
     sources = sorted((Path(__file__).parent / "core").glob("*.py"))
     return Core(dict(build_unit("core", ENTRIES, sources)))
 
@@ -82,6 +83,8 @@ class CallablePolicy:
 @cache
 def _compile_policy(choose: Callable[[int, int, int, int], int]) -> CallablePolicy:
     """Compile a policy, or make it callable from the core as it is if the compiler does not know what it uses."""
+    from heddle.sim.native import compile_function
+
     try:
         compiled = compile_function(choose)
         return CallablePolicy(compiled, compiled.address)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from heddle import pipeline
 from heddle.errors import UserError
 from heddle.machine.spec import Machine
 from heddle.study.rank import least_cycles
@@ -32,6 +31,8 @@ def shortlist(kernel: str, machine: Machine, params: Mapping[str, Any], candidat
     """Return the `SIMULATED` candidates with the lowest bounds, best first. Raises UserError if none can be built."""
     if len(candidates) <= SIMULATED:
         return list(candidates)
+    from heddle import pipeline
+
     bounds: list[tuple[float, int]] = []
     problem: UserError | None = None
     for index, config in enumerate(candidates):

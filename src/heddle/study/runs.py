@@ -8,23 +8,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from heddle import pipeline, trace
 from heddle.errors import UserError, unknown_name
-from heddle.ir.warp import WarpProgram
 from heddle.kernels.registry import find_kernel
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
 from heddle.metrics.provenance import machine_hash
-from heddle.sim.memory_system import L2State, Mode
 from heddle.study import store
 from heddle.study.case_file import Case
 from heddle.study.choose import Choice, choose, shortlist
 from heddle.study.clock import AtClock, settle
 from heddle.study.implementations import implementation
-from heddle.study.pool import Progress
 from heddle.study.tiles import config_fields, pinned
+
+if TYPE_CHECKING:
+    from heddle.ir.warp import WarpProgram
+    from heddle.sim.memory_system import L2State, Mode
+    from heddle.study.pool import Progress
 
 NOT_SIMULATED = frozenset(
     {"description", "tensor_peak_clock_mhz", "tdp_watts", "kernel_launch_us", "kernel_drain_us"}
@@ -94,9 +95,9 @@ def request(
         pins=pins,
         clock_mhz=clock_mhz,
         clock_source="given" if clock_mhz else "",
-        l2_state=cast(L2State, l2_state),
+        l2_state=cast("L2State", l2_state),
         rested=l2_state != "warm",
-        simulation=cast(Mode, simulation),
+        simulation=cast("Mode", simulation),
         profile=profile,
     )
 
@@ -181,12 +182,16 @@ def tile_choice(asked: Request, report: Progress) -> Choice:
 
 def compiled(asked: Request) -> WarpProgram:
     """Return the warp program of a question: the pinned tile, else the one that `run` would choose."""
+    from heddle import pipeline  # imported where something is compiled: a stored answer needs no compiler
+
     choice = tile_choice(asked, lambda done, total, what: None)
     return pipeline.compile_kernel(asked.kernel, asked.machine, asked.params, choice.config)
 
 
 def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
     """Simulate the answer `row` once more with an event log, write it as a Perfetto trace, return its slices."""
+    from heddle import pipeline, trace
+
     program = compiled(asked)
     result = pipeline.simulate_program(
         program,
@@ -201,6 +206,15 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
 
 def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = False) -> dict[str, Any]:
     """Simulate one configuration at one clock, or take the stored row."""
+
+    def simulated() -> dict[str, Any]:
+        from heddle import pipeline
+
+        return pipeline.run_once(
+            asked.kernel, asked.machine, asked.params, config,
+            clock_mhz=clock, l2_state=asked.l2_state, simulation=asked.simulation, profile=profile,
+        )  # fmt: skip
+
     description = {
         "machine": {name: value for name, value in asked.machine.as_dict().items() if name not in NOT_SIMULATED},
         "kernel": asked.kernel,
@@ -212,13 +226,7 @@ def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = Fal
         "simulation": asked.simulation,
         "profile": profile,
     }
-    return store.remembered(
-        description,
-        lambda: pipeline.run_once(
-            asked.kernel, asked.machine, asked.params, config,
-            clock_mhz=clock, l2_state=asked.l2_state, simulation=asked.simulation, profile=profile,
-        ),
-    )  # fmt: skip
+    return store.remembered(description, simulated)
 
 
 def _with_launch(row: dict[str, Any], machine: Machine) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from heddle.errors import InternalError
 from heddle.sim.native.expressions import INTRINSICS
-from heddle.sim.native.source import Source, read, read_integers, symbol_of
+from heddle.sim.native.source import Source, parameters_of, read, read_integers, symbol_of
 from heddle.sim.native.statements import Statements
 
 OPTIMIZATION = 3
@@ -35,11 +35,11 @@ DECLARATIONS = [
 class NativeFunction:
     """A compiled function; int64 arrays are passed by address, everything else as an integer."""
 
-    def __init__(self, engine: Any, name: str, source: Source) -> None:
+    def __init__(self, engine: Any, function: FunctionType, arrays: Sequence[bool], result: bool) -> None:
         self._engine = engine  # owns the machine code
-        self.address: int = engine.get_function_address(name)
-        kinds = [ctypes.c_void_p if array else ctypes.c_int64 for _, array in source.parameters]
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int64 if source.results else None, *kinds)(self.address)
+        self.address: int = engine.get_function_address(symbol_of(function))
+        kinds = [ctypes.c_void_p if array else ctypes.c_int64 for array in arrays]
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int64 if result else None, *kinds)(self.address)
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it. The global interpreter lock is released meanwhile."""
@@ -159,7 +159,13 @@ def build_unit(
         code = compile_object(module_text([read(entry) for entry in entries]), machine)
         _save(file, code)
     engine = _link(code, machine)
-    return {entry.__name__: NativeFunction(engine, symbol_of(entry), read(entry)) for entry in entries}
+    return {entry.__name__: _native(engine, entry) for entry in entries}
+
+
+def _native(engine: Any, entry: FunctionType) -> NativeFunction:
+    """Return a function of a linked unit; annotations are enough for that, so that a cached start parses nothing."""
+    arrays = [array for _, array in parameters_of(entry)]
+    return NativeFunction(engine, entry, arrays, entry.__annotations__.get("return") != "None")
 
 
 def compile_function(function: Callable[..., int]) -> NativeFunction:
@@ -172,4 +178,4 @@ def compile_function(function: Callable[..., int]) -> NativeFunction:
     source = read_integers(function)
     machine = _target_machine()
     engine = _link(compile_object(module_text([source]), machine), machine)
-    return NativeFunction(engine, source.symbol, source)
+    return NativeFunction(engine, function, [False] * len(source.parameters), True)

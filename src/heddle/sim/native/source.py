@@ -11,7 +11,7 @@ from typing import Any
 
 from heddle.errors import InternalError
 
-ARRAYS = ("State", "Program", "Buffer", "Array")  # names of the array type in annotations
+ARRAYS = ("State", "Program", "Buffer", "Array")  # names of the array type in annotations, which are text
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,10 @@ def _results(annotation: ast.expr | None) -> int:
     return 1
 
 
-def _is_array(annotation: ast.expr | None) -> bool:
-    return isinstance(annotation, ast.Name) and annotation.id in ARRAYS
+def parameters_of(function: FunctionType) -> tuple[tuple[str, bool], ...]:
+    """Return the parameters of a function of the core: name, whether it is an array."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return tuple((name, function.__annotations__.get(name) in ARRAYS) for name in names)
 
 
 @cache
@@ -76,7 +78,7 @@ def read(function: FunctionType) -> Source:
         symbol=symbol_of(function),
         tree=tree,
         names=function.__globals__,
-        parameters=tuple((argument.arg, _is_array(argument.annotation)) for argument in tree.args.args),
+        parameters=parameters_of(function),
         results=_results(tree.returns),
         file=function.__code__.co_filename,
     )
