@@ -12,6 +12,9 @@ from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_text import parse_program
 from heddle.machine import Machine, OpTiming, machine
 from heddle.sim.reference import simulate_reference
+from heddle.sim.reference.control import Branch
+from heddle.sim.reference.tensor_memory import TensorMemoryUnit
+from heddle.sim.reference.unit import UnitModel
 from heddle.sim.result import SimResult, Stall
 
 HEAD = """\
@@ -146,3 +149,9 @@ def test_users_policy_decides() -> None:
 def test_policy_that_picks_a_warp_that_cannot_issue_is_refused() -> None:
     with pytest.raises(UserError, match="chose bit 7 of mask 0b1; it must choose one that is set"):
         simulate_reference(program(""), simple_machine(), l2_state="cold", scheduler=lambda *_: 7)
+
+
+@pytest.mark.parametrize("base", [UnitModel, Branch, TensorMemoryUnit])
+def test_a_base_of_units_is_no_unit(base: type[UnitModel]) -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        base(None)  # type: ignore[arg-type]

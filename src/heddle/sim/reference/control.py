@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from heddle.errors import UserError
 from heddle.ir.warp import Count, Instruction
 from heddle.sim.reference.unit import UnitModel
@@ -20,9 +22,9 @@ class Branch(UnitModel):
             warp.branch_target = instruction.target
             warp.hold(cycle + self.sm.chip.timing(instruction).latency_cycles, Stall.BRANCH_RESOLVING)
 
+    @abstractmethod
     def taken(self, warp: Warp, instruction: Instruction) -> bool:
         """Apply the branch's own state change and tell whether it is taken."""
-        raise NotImplementedError
 
 
 class Loop(Branch):

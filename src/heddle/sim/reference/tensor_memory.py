@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from heddle.ir.warp import Instruction
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE, Server, duration, floor_cycles
 from heddle.sim.reference.unit import UnitModel
@@ -22,9 +24,9 @@ class TensorMemoryUnit(UnitModel):
         """Return the server of the warp's subpartition."""
         return self.sm.tensor_memory[warp.subpartition]
 
+    @abstractmethod
     def bytes_per_cycle(self) -> int:
         """Return the rate of the SM."""
-        raise NotImplementedError
 
 
 class TensorMemoryLoad(TensorMemoryUnit):

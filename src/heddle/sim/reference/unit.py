@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from heddle.ir.warp import Instruction
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from heddle.sim.reference.sm import Sm
 
 
-class UnitModel:
+class UnitModel(ABC):
     """A unit: its own condition (d), a place in its queue (e), and what an issue does."""
 
     def __init__(self, sm: Sm) -> None:
@@ -27,9 +28,9 @@ class UnitModel:
         """Return the stall reason while the unit's queue has no place, else None."""
         return None
 
+    @abstractmethod
     def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
         """Apply an instruction that issues at `cycle`; `extra` cycles are its own bank conflicts (e of the page)."""
-        raise NotImplementedError
 
     def release_read(self, warp: Warp, instruction: Instruction, cycle: int) -> None:
         """Release the read barrier at `cycle`."""
