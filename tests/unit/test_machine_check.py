@@ -48,7 +48,10 @@ BROKEN = {
     "zero SMs": ({"sms": 0}, "sms = 0: input should be greater than 0"),
     "text for a number": ({"sms": "12"}, "sms = '12': input should be a valid integer"),
     "not finite": ({"dram_gbytes_per_s": float("inf")}, "dram_gbytes_per_s = inf: input should be a finite number"),
-    "port share of one": ({"tensor_port_share": 1.0}, "tensor_port_share = 1.0: input should be less than 1"),
+    "port share of one": (
+        {"tensor_port_share": 1.0},
+        "tensor_port_share = 1.0: input should be less than or equal to 0.999999",
+    ),
     "CTA above SM": ({"shared_memory_bytes_per_cta": 300000}, "must not exceed shared_memory_bytes = 233472"),
     "near above far": (
         {"l2_far_latency_cycles": 100},

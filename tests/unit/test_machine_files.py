@@ -70,18 +70,18 @@ REFUSED = {
     "negative": (
         'inherits = "h100"\nsms = -4\n',
         "mine.toml:2: sms = -4: input should be greater than 0\n  sms = -4\n        ^\n"
-        "  hint: sms is in SMs: streaming multiprocessors enabled",
+        "  hint: sms [SMs]: streaming multiprocessors enabled",
     ),
     "wrong type": (
         'inherits = "h100"\nsms = "many"\n',
         "mine.toml:2: sms = 'many': input should be a valid integer\n  sms = \"many\"\n        ^\n"
-        "  hint: sms is in SMs: streaming multiprocessors enabled",
+        "  hint: sms [SMs]: streaming multiprocessors enabled",
     ),
     "a fraction of a cycle": (
         'inherits = "h100"\nl2_near_latency_cycles = 260.5\n',
         "mine.toml:2: l2_near_latency_cycles = 260.5: input should be a valid integer\n"
         "  l2_near_latency_cycles = 260.5\n                           ^\n"
-        "  hint: l2_near_latency_cycles is in cycles: LDG that hits the near partition, unloaded",
+        "  hint: l2_near_latency_cycles [cycles]: LDG that hits the near partition, unloaded",
     ),
     "unknown pipe": (
         'inherits = "a100"\n[ops]\nFFMA = { pipe = "fmaa" }\n',
@@ -123,6 +123,38 @@ REFUSED = {
         'inherits = "h100"\nops = 3\n',
         "mine.toml:2: ops = 3: needs a table of entries\n  ops = 3\n        ^",
     ),
+    "too large": (
+        'inherits = "h100"\nsms = 99999999999999999999\n',
+        "mine.toml:2: sms = 99999999999999999999: input should be less than or equal to 16384\n"
+        "  sms = 99999999999999999999\n        ^\n  hint: sms [SMs]: streaming multiprocessors enabled",
+    ),
+    "too small": (
+        'inherits = "h100"\ndram_gbytes_per_s = 1e-300\n',
+        "mine.toml:2: dram_gbytes_per_s = 1e-300: input should be greater than or equal to 0.000001\n"
+        "  dram_gbytes_per_s = 1e-300\n                      ^\n"
+        "  hint: dram_gbytes_per_s [GB/s]: achieved DRAM bandwidth",
+    ),
+    "an opcode without parts": (
+        'inherits = "h100"\n[ops]\nFFMA = 3\n',
+        "mine.toml:3: ops.FFMA = 3: needs a table of pipe, initiation_cycles, latency_cycles\n  FFMA = 3\n         ^",
+    ),
+    "an unknown part": (
+        'inherits = "h100"\n[ops.FFMA]\nlatency = 3\n',
+        "mine.toml:3: ops.FFMA.latency = 3: unknown key; allowed: pipe, initiation_cycles, latency_cycles\n"
+        "  latency = 3\n            ^",
+    ),
+    "no value": (
+        'inherits = "h100"\nsms = { kind = "assumed" }\n',
+        'mine.toml:2: sms has no value\n  sms = { kind = "assumed" }\n        ^\n  hint: for example { value = 4 }',
+    ),
+    "a source that is no text": (
+        'inherits = "h100"\nsms = { value = 3, source = 5 }\n',
+        "mine.toml:2: sms: source = 5 must be text\n  sms = { value = 3, source = 5 }\n                              ^",
+    ),
+    "an empty name": (
+        'inherits = "h100"\nname = ""\n',
+        "mine.toml:2: name = '' must be a short name of printable letters\n  name = \"\"\n         ^",
+    ),
     "near and far": (
         'inherits = "h100"\nl2_near_latency_cycles = 600\n',
         "mine.toml:2: l2_near_latency_cycles = 600 must not exceed l2_far_latency_cycles = 415\n"
@@ -138,13 +170,49 @@ def test_a_mistake_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
     assert refusal(write(tmp_path, text)) == message
 
 
-def test_a_missing_field_is_named(tmp_path: Path) -> None:
-    assert "mine: description is missing" in refusal(write(tmp_path, 'name = "mine"\n'))
+def test_a_missing_field_is_named_with_the_file(tmp_path: Path) -> None:
+    assert refusal(write(tmp_path, 'name = "mine"\n')) == (
+        "mine.toml: description is missing\n"
+        "  hint: description [text]: which product the numbers describe; what does not inherit must give every value"
+    )
 
 
-def test_a_missing_file_is_an_unknown_machine() -> None:
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    assert "mine.toml: name is missing" in refusal(write(tmp_path, ""))
+
+
+def test_a_contradiction_with_an_inherited_value_names_both_files(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, 'inherits = "h100"\nsubpartitions = 3\n'))
+    assert "mine.toml: vector_registers = 2048 must be a multiple of subpartitions = 3" in message
+    assert "the value is that of h100.toml:" in message
+
+
+def test_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe")
+    assert refusal(path) == "machine file mine.toml is not UTF-8 text"
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b'\xef\xbb\xbfinherits = "h100"\n')
+    assert machine(path).sms == machine("h100").sms
+
+
+def test_an_unknown_name_is_an_unknown_machine() -> None:
     with pytest.raises(UserError, match=r"unknown machine 'b20'; presets: .*\n.*did you mean 'b200'"):
         machine("b20")
+
+
+@pytest.mark.parametrize("name", ["mine.toml", "folder/mine"])
+def test_a_path_that_leads_nowhere_is_a_missing_file(name: str) -> None:
+    with pytest.raises(UserError, match=f"there is no machine file '{name}'"):
+        machine(name)
+
+
+def test_a_folder_is_no_machine_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a file"):
+        machine(tmp_path)
 
 
 def test_positions_of_nested_keys() -> None:

@@ -33,8 +33,13 @@ _AT_MOST = [
 
 def problems(machine: Machine) -> Iterator[Problem]:
     """Yield every rule between fields that the machine breaks."""
-    for rule in (_orders, _shared_memory, _register_file, _opcodes, _asynchronous_units):
+    for rule in (_name, _orders, _shared_memory, _register_file, _opcodes, _asynchronous_units):
         yield from rule(machine)
+
+
+def _name(machine: Machine) -> Iterator[Problem]:
+    if not (machine.name.strip() and machine.name.isprintable()):
+        yield ("name",), f"name = {machine.name!r} must be a short name of printable letters", ""
 
 
 def _orders(machine: Machine) -> Iterator[Problem]:
@@ -105,7 +110,7 @@ def _asynchronous_units(machine: Machine) -> Iterator[Problem]:
 
 def built(values: Mapping[str, Any], provenance: Mapping[str, Provenance], place: Place) -> Machine:
     """Turn plain values into a Machine. Raises UserError for the first bad value or broken rule."""
-    checked_values = dict(validated(values, place, str(values.get("name", "machine"))))
+    checked_values = dict(validated(values, place))
     pipes = {k: Pipe(name=k, scope=v.scope) for k, v in checked_values.pop("pipes").items()}
     ops = {k: OpTiming(**dict(v)) for k, v in checked_values.pop("ops").items()}
     machine = Machine(**checked_values, pipes=pipes, ops=ops, provenance=dict(provenance))

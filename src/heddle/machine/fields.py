@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Bound = Literal["positive", "non-negative", "share", "share below one", "any"]
+Bound = Literal["positive", "count", "non-negative", "share", "share below one", "any"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
         ("architecture", "text", "any", "sm_80, sm_90 or sm_100: the instructions and asynchronous units that exist"),
     ],
     "chip": [
-        ("sms", "SMs", "positive", "streaming multiprocessors enabled"),
+        ("sms", "SMs", "count", "streaming multiprocessors enabled"),
         ("max_clock_mhz", "MHz", "positive", "highest SM clock"),
         ("tensor_peak_clock_mhz", "MHz", "positive", "clock at which the vendor's tensor peak is defined"),
         ("tdp_watts", "W", "positive", "board power limit"),
@@ -86,7 +86,7 @@ _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
     "memory": [
         ("l1_latency_cycles", "cycles", "positive", "LDG that hits L1 (for reference: L1 is not modelled)"),
         ("l2_bytes", "B", "positive", "L2 capacity"),
-        ("l2_partitions", "partitions", "positive", "parts of L2 with different distance to an SM"),
+        ("l2_partitions", "partitions", "count", "parts of L2 with different distance to an SM"),
         ("l2_near_latency_cycles", "cycles", "positive", "LDG that hits the near partition, unloaded"),
         ("l2_far_latency_cycles", "cycles", "positive", "LDG that hits the far partition, unloaded"),
         ("l2_bytes_per_cycle_per_sm", "B/cycle/SM", "positive", "chip L2 bandwidth divided by the SMs"),
@@ -94,7 +94,7 @@ _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
         ("l2_port_bytes_per_cycle", "B/cycle", "positive", "most that one SM can take from L2"),
         ("dram_extra_latency_ns", "ns", "non-negative", "beyond an L2 hit, unloaded"),
         ("dram_gbytes_per_s", "GB/s", "positive", "achieved DRAM bandwidth"),
-        ("dram_channels", "channels", "positive", "independent DRAM channels"),
+        ("dram_channels", "channels", "count", "independent DRAM channels"),
         ("tma_issue_cycles", "cycles", "non-negative", "between bulk copies of one SM"),
         ("tma_extra_latency_cycles", "cycles", "non-negative", "of a bulk copy, beyond an LDG"),
         ("tma_bytes_per_cycle", "B/cycle/SM", "positive", "bulk-copy request generation"),

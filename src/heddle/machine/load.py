@@ -40,8 +40,17 @@ def available() -> list[str]:
 
 def machine(name_or_path: str | Path) -> Machine:
     """Load a preset by name, or a TOML file by path. Raises UserError with the place of the first mistake."""
-    draft = _read(_find(str(name_or_path), None, Path()), ())
-    return built(draft.values, draft.provenance, draft.places.get)
+    path = _find(str(name_or_path), None, Path())
+    draft = _read(path, ())
+    try:
+        return built(draft.values, draft.provenance, draft.places.get)
+    except UserError as error:
+        if error.where is not None and error.where.file == str(path):
+            raise
+        # a value is missing, or contradicts one that this file inherits
+        inherited = f"the value is that of {Path(error.where.file).name}:{error.where.line}" if error.where else ""
+        hint = "; ".join(part for part in (inherited, error.hint) if part)
+        raise UserError(f"{path}: {error.message}", hint=hint) from None
 
 
 def _find(name: str, where: SourceLocation | None, folder: Path) -> Path:
@@ -51,6 +60,12 @@ def _find(name: str, where: SourceLocation | None, folder: Path) -> Path:
     path = folder / name
     if path.is_file():
         return path
+    if path.exists():
+        raise UserError(f"{str(path)!r} is not a file", where=where, hint="give a preset's name or a TOML file")
+    if path.suffix == ".toml" or len(Path(name).parts) > 1:
+        raise UserError(
+            f"there is no machine file {str(path)!r}", where=where, hint=f"presets: {', '.join(available())}"
+        )
     near = difflib.get_close_matches(name, available(), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     message = f"unknown machine {name!r}; presets: {', '.join(available())}, or the path of a TOML file"
@@ -79,9 +94,11 @@ def _read(path: Path, chain: tuple[Path, ...]) -> _Draft:
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[KeyPath, SourceLocation]]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read machine file {path}: {error}") from None
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"cannot read machine file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"machine file {path} is not UTF-8 text") from None
     try:
         return tomllib.loads(text), locate(text, str(path))
     except tomllib.TOMLDecodeError as error:
@@ -121,15 +138,17 @@ def _split(
             f"{'.'.join(key_path)}: unknown key {extra!r}; allowed: value, unit, kind, source, note",
             where=places.get((*key_path, extra), place),
         )
+    elif isinstance(item, Mapping) and not value:
+        raise UserError(f"{'.'.join(key_path)} has no value", where=place, hint="for example { value = 4 }")
     unit = MAPPING_UNITS.get(name) or (FIELDS[name].unit if name in FIELDS else "")
     _check_meta(meta, unit, key_path, places, place)
     own = f"{path.name}:{place.line}" if path.parent == PRESETS else str(place)  # no path of this machine in results
-    source = str(meta.get("source", own))
+    source = meta.get("source", own)
     return value, Provenance(
         unit=unit,
         kind=meta.get("kind", "assumed"),
         source=sources().get(source, source),
-        note=str(meta.get("note", "")),
+        note=meta.get("note", ""),
     )
 
 
@@ -141,6 +160,9 @@ def _check_meta(
     place: SourceLocation,
 ) -> None:
     name = ".".join(key_path)
+    for key, text in meta.items():
+        if not isinstance(text, str):
+            raise UserError(f"{name}: {key} = {text!r} must be text", where=places.get((*key_path, key), place))
     if (kind := meta.get("kind", "assumed")) not in get_args(Kind):
         where = places.get((*key_path, "kind"), place)
         raise UserError(f"{name}: unknown kind {kind!r}; allowed: {', '.join(get_args(Kind))}", where=where)
