@@ -1,5 +1,6 @@
 """Do the commands keep the promises of docs/reference/cli.md: exit codes, streams, JSON, one clear message?"""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from heddle import pipeline
+from heddle.kernels.gemm.shape import GemmConfig
 
 from .conftest import Command
 
@@ -46,6 +48,13 @@ BAD_USE = [
     (("run", "gemm", "--gpu", "h100", "--l2", "hot"), "unknown L2 state 'hot'; allowed: cold, flushed, warm"),
     (("run", "gemm", "--gpu", "h100", "--clock-mhz", "9000"), "a clock of 9000 MHz is not possible"),
     (("run", "gemm", "--gpu", "h100", "--json", "absent/x.json"), "the folder "),
+    (
+        ("run", "gemm", "--gpu", "a100", "--set", "cluster=2"),
+        "clusters of 2 CTAs are not supported by gemm on a100; use 1\n",
+    ),
+    (("run", "gemm", "--gpu", "b200", "--set", "cluster=4"), "not supported by gemm on b200; use 1 or 2\n"),
+    (("run", "gemm", "--gpu", "a100", "--set", "tile_k=48"), "a multistage tile_k is one of 32, 64, 128, 256; got 48"),
+    (("machines", "none.toml"), "there is no machine file 'none.toml'"),
     (("validate", "--suite", "macro"), "unknown suite 'macro'; allowed: kernels, micro"),
     (("validate", "--cases", "absent.csv"), "cannot read the cases file 'absent.csv'"),
     (("validate", "--kernel", "gem"), "no case of kernel gem on any GPU"),
@@ -164,3 +173,17 @@ def test_machines_name_unit_kind_and_source_of_every_value(heddle: Command) -> N
 def test_kernels_list_the_machines_that_run_them(heddle: Command) -> None:
     row = json.loads(heddle("kernels", "gemm", "--json", "-").out)
     assert {"a100", "h100", "b200"} <= set(row["machines"])
+
+
+def test_kernels_tell_the_form_of_every_parameter(heddle: Command) -> None:
+    out = heddle("kernels", "gemm").out
+    assert "whole numbers joined by x" in out
+    fields = {field["name"] for field in json.loads(heddle("kernels", "gemm", "--json", "-").out)["tile"]}
+    assert fields == {field.name for field in dataclasses.fields(GemmConfig)}
+
+
+def test_one_sm_is_enough(heddle: Command, fake_pipeline: None, tmp_path: Path) -> None:
+    for gpu in ("a100", "h100", "b200"):
+        file = tmp_path / f"{gpu}.toml"
+        file.write_text(f'inherits = "{gpu}"\nsms = 1\n', encoding="utf-8")
+        assert heddle("run", "gemm", "--gpu", str(file), "--set", "m=256", "--set", "n=256").code == 0

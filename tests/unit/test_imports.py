@@ -10,6 +10,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "heddle"
 ORDER = [
     {"errors"},
+    {"files"},
     {"ir", "machine"},
     {"isa", "lang"},
     {"passes"},

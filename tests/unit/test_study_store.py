@@ -1,6 +1,5 @@
 """Does the store return what was put in, and only for the same question?"""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -39,25 +38,6 @@ def test_a_damaged_file_counts_as_absent(result_cache: Path) -> None:
     store.save(key, {"cycles": 5})
     (result_cache / "results" / key[:2] / f"{key[2:]}.json").write_text('{"cycles": ', encoding="utf-8")
     assert store.load(key) is None
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "result.json"
-    store.write_whole(path, "old")
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "fdopen", full)
-    with pytest.raises(OSError, match="disk full"):
-        store.write_whole(path, "new")
-    assert [(p.name, p.read_text(encoding="utf-8")) for p in tmp_path.iterdir()] == [("result.json", "old")]
-
-
-def test_a_written_file_has_ordinary_permissions(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_text("", encoding="utf-8")
-    store.write_whole(tmp_path / "result.json", "{}")
-    assert (tmp_path / "result.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_a_store_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError("disk full")
 
     monkeypatch.setattr("heddle.trace.write.write_tracks", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(UserError, match="disk full"):
         write_trace(tiny.result(tiny.run()), tiny.program(), machine("h100"), tmp_path / "t.pftrace")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,6 +1,7 @@
 """The command `heddle`: its sub-commands, and how errors become messages and exit codes.
 
-Exit codes: 0 success, 1 a check failed (or a bug of ours), 2 bad use or bad input. Results go to standard output,
+Exit codes: 0 success, 1 a check failed (or a bug of ours), 2 bad use, bad input or an output that cannot be written,
+130 interrupted. Results go to standard output,
 everything else to standard error. A traceback is shown only with HEDDLE_DEBUG=1.
 """
 
@@ -11,12 +12,16 @@ import signal
 import sys
 import threading
 import traceback
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 from heddle.cli import bench, check, compile, kernels, machines, run, validate
 from heddle.errors import HeddleError
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="heddle",
@@ -27,31 +32,68 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"heddle {version('heddle-gpu')}")
+        raise typer.Exit
+
+
 for module in (machines, kernels, run, check, compile, validate, bench):
     app.command(name=module.__name__.rpartition(".")[2], epilog=f"Example: {module.EXAMPLE}")(module.command)
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Declare what stands before a sub-command."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped run ends its worker processes, too
-    given = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(given or ["--help"], prog_name="heddle", standalone_mode=False)
+        code = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()  # while an error can still become a message
+        return code
+    except BrokenPipeError:
+        _drop_output()  # the reader left
+        return 0
+    except OSError as problem:
+        _drop_output()
+        what = f"cannot use {problem.filename!r}" if problem.filename else "cannot write the output"
+        return _failed(f"{what}: {problem.strerror or problem}", 2, problem)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run one command; errors become messages, but for those of the streams that the messages go to."""
+    try:
+        code = app(arguments or ["--help"], prog_name="heddle", standalone_mode=False)
+        if code == INTERRUPTED:  # typer's answer to a KeyboardInterrupt
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
-    except typer.Abort:
-        return _failed("interrupted", 130)
-    except KeyboardInterrupt:
-        return _failed("interrupted; what was finished is kept, run the same command to go on", 130)
+    except (typer.Abort, KeyboardInterrupt):
+        return _failed("interrupted; what was finished is kept, run the same command to go on", INTERRUPTED)
+    except SystemExit:  # typer's answer to a reader that left
+        raise BrokenPipeError from None
     except TyperException as problem:
         return _failed(f"{problem.format_message()}\n  hint: `heddle --help` and `heddle COMMAND --help` say more", 2)
     except HeddleError as problem:
         return _failed(str(problem), problem.exit_code, problem)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; no second error at exit
-        return 0
+    except OSError:
+        raise
     except Exception as problem:
         return _failed(_report_request(problem), 1, problem)
+
+
+def _drop_output() -> None:
+    """Let what is still buffered for standard output go nowhere, so that no second error comes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _failed(message: str, code: int, problem: BaseException | None = None) -> int:

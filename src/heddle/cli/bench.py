@@ -23,7 +23,7 @@ def command(
     """
     from heddle.study.bench import bench
 
-    check_outputs(json_file)
+    check_outputs(json=json_file)
     with progress("measuring") as report:
         row = bench(repeats, progress=report)
     emit(row, json_file, lambda out: show(row, out))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heddle.cli.common import Assignments, Gpu, JsonFile, Mode, assignments, check_outputs, emit
+from heddle.cli.common import Assignments, Gpu, JsonFile, Mode, assignments, check_outputs, check_store, emit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,8 @@ def command(
     from heddle.study.checks import check, check_sizes
     from heddle.study.runs import request
 
-    check_outputs(json_file)
+    check_outputs(json=json_file)
+    check_store()
     asked = request(kernel, gpu, mode=mode, texts=check_sizes(kernel, dict(assignments(parameters))))
     row = check(asked, seed=seed)
     emit(row, json_file, lambda out: show(row, out))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heddle.errors import UserError
+from heddle.files import in_place, write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+STANDARD_OUTPUT = ("-", "/dev/stdout")
 PIPE_WIDTH = 160  # columns of a table when standard output is no terminal and COLUMNS is not set
 
 JsonFile = Annotated[
@@ -33,47 +36,76 @@ def console() -> Console:
     """Return the console for results (standard output)."""
     from rich.console import Console
 
-    out = Console(highlight=False, markup=False)
-    return (
-        out
-        if out.is_terminal or "COLUMNS" in out._environ
-        else Console(highlight=False, markup=False, width=PIPE_WIDTH)
-    )
+    class Out(Console):
+        """Leaves it to `heddle.cli.app` what happens when the reader of a pipe has left."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    out = Out(highlight=False, markup=False)
+    known_width = out.is_terminal or "COLUMNS" in out._environ
+    return out if known_width else Out(highlight=False, markup=False, width=PIPE_WIDTH)
 
 
 def emit(data: Mapping[str, Any], json_file: str | None, show: Callable[[Console], None]) -> None:
     """Write `data` as JSON where `--json` says; show it as text unless the JSON goes to standard output."""
     if json_file is not None:
-        from heddle.study.store import write_whole
-
-        text = json.dumps(data, indent=2, allow_nan=False) + "\n"
-        if json_file == "-":
-            sys.stdout.write(text)
+        write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", json_file)
+        if json_file in STANDARD_OUTPUT:
             return
-        writable(json_file)
-        write_whole(Path(json_file), text)
     show(console())
 
 
-def writable(file: str) -> Path:
-    """Check before long work that a result file can be written. Raises UserError."""
-    path = Path(file)
+def write_text(text: str, file: str) -> None:
+    """Write a result to a file, whole or not at all, or to standard output. Raises UserError."""
+    if file in STANDARD_OUTPUT:
+        sys.stdout.write(text)
+    else:
+        write_whole(Path(file), text)
+
+
+def check_outputs(**files: str | None) -> None:
+    """Check all files that a command will write, by option, before it works. Raises UserError."""
+    taken: dict[str, str] = {}
+    for name, file in files.items():
+        if file is None:
+            continue
+        option = f"--{name}"
+        if not file.strip():
+            raise UserError(f"{option} needs the name of a file", hint="- is standard output")
+        if file in STANDARD_OUTPUT:
+            place = STANDARD_OUTPUT[0]
+        else:
+            _check_writable(Path(file))
+            place = str(Path(file).resolve())
+        if place in taken:
+            raise UserError(f"{taken[place]} and {option} would both write {file!r}")
+        taken[place] = option
+
+
+def _check_writable(path: Path) -> None:
+    folder = path.absolute().parent
     if path.is_dir():
-        raise UserError(f"cannot write {file!r}: it is a folder")
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"cannot write {file!r}: the folder {str(path.absolute().parent)!r} does not exist")
+        raise UserError(f"cannot write {str(path)!r}: it is a folder")
+    if not folder.is_dir():
+        raise UserError(f"cannot write {str(path)!r}: the folder {str(folder)!r} does not exist")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise UserError(f"cannot write {str(path)!r}: it is not writable")
+    if in_place(path):
+        return
     try:
-        with tempfile.TemporaryFile(dir=path.absolute().parent):
-            return path
+        with tempfile.TemporaryFile(dir=path.resolve().parent):
+            return
     except OSError as error:
-        raise UserError(f"cannot write {file!r}: {error.strerror}") from error
+        raise UserError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
-def check_outputs(*files: str | None) -> None:
-    """Check all files that a command will write, before it works."""
-    for file in files:
-        if file is not None and file != "-":
-            writable(file)
+def check_store() -> None:
+    """Say in one line if results cannot be kept; work goes on without."""
+    from heddle.study.store import why_not_writable
+
+    if why := why_not_writable():
+        print(f"heddle: warning: results are not kept: {why}", file=sys.stderr)
 
 
 def assignments(texts: Iterable[str] | None) -> dict[str, str]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from heddle.cli.common import Assignments, Gpu, JsonFile, Mode, assignments, check_outputs, emit
+from heddle.cli.common import (
+    STANDARD_OUTPUT,
+    Assignments,
+    Gpu,
+    JsonFile,
+    Mode,
+    assignments,
+    check_outputs,
+    check_store,
+    emit,
+    write_text,
+)
 
 EXAMPLE = "heddle compile gemm --gpu a100 --set m=1024 --set n=1024 --set k=1024 -o gemm.warp"
 
@@ -17,24 +27,22 @@ def command(
     gpu: Gpu,
     mode: Mode = "simt",
     parameters: Assignments = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the text here.")] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the text here; - is standard output.")
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Compile a kernel and print its warp program: instructions, registers, barriers, source lines."""
-    from pathlib import Path
-
     from heddle.ir.warp_text import print_program
     from heddle.study.runs import compiled, request
-    from heddle.study.store import write_whole
 
-    check_outputs(output, json_file)
+    check_outputs(output=output, json=json_file)
+    check_store()
     asked = request(kernel, gpu, mode=mode, texts=assignments(parameters))
     program = compiled(asked)
     text = print_program(program)
-    if output is not None:
-        write_whole(Path(output), text)
-    elif json_file is None:
-        sys.stdout.write(text)
+    if output is not None or json_file is None:
+        write_text(text, output or STANDARD_OUTPUT[0])
     if json_file is not None:
         row = {
             "kernel": kernel,

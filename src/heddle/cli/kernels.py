@@ -21,7 +21,7 @@ def command(
     """List kernels, or print one: parameters, machines, modes."""
     from heddle.study.catalog import kernel_row, kernel_rows
 
-    check_outputs(json_file)
+    check_outputs(json=json_file)
     if name is None:
         rows = kernel_rows()
         emit({"kernels": rows}, json_file, lambda out: show_all(rows, out))
@@ -47,8 +47,10 @@ def show_one(row: dict[str, Any], out: Console) -> None:
 
     out.print(f"{row['name']}: {row['summary']}")
     out.print(f"architectures: {', '.join(row['architectures'])}; modes: {', '.join(row['modes'])}")
-    table = Table("parameter", "type", "default", "meaning")
+    table = Table("parameter", "type", "default", "allowed", "meaning")
     for parameter in row["parameters"]:
-        default = "required" if parameter["default"] is None else str(parameter["default"])
-        table.add_row(parameter["name"], parameter["type"], default, parameter["meaning"])
+        name, form, default = parameter["name"], parameter["type"], str(parameter["default"])
+        table.add_row(name, form, default, parameter["allowed"], parameter["meaning"])
+    for field in row["tile"]:
+        table.add_row(field["name"], field["type"], "chosen", field["allowed"], field["meaning"])
     out.print(table)

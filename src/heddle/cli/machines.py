@@ -21,7 +21,7 @@ def command(
     """List machine descriptions, or print one resolved: each value with unit, kind and source."""
     from heddle.study.catalog import machine_row, machine_rows
 
-    check_outputs(json_file)
+    check_outputs(json=json_file)
     if name is None:
         rows = machine_rows()
         emit({"machines": rows}, json_file, lambda out: show_all(rows, out))

@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from heddle.cli.common import Assignments, Gpu, JsonFile, Mode, assignments, check_outputs, emit, progress
+from heddle.cli.common import (
+    STANDARD_OUTPUT,
+    Assignments,
+    Gpu,
+    JsonFile,
+    Mode,
+    assignments,
+    check_outputs,
+    check_store,
+    emit,
+    progress,
+)
+from heddle.errors import UserError
 
 EXAMPLE = "heddle run gemm --gpu h100 --set m=4096 --set n=4096 --set k=4096"
 
@@ -33,7 +45,10 @@ def command(
     from heddle.metrics.render import report as report_of
     from heddle.study.runs import request, run, write_timeline
 
-    check_outputs(json_file, trace)
+    check_outputs(json=json_file, trace=trace)
+    if trace in STANDARD_OUTPUT:
+        raise UserError("--trace writes a binary file, not to standard output")
+    check_store()
     asked = request(
         kernel, gpu, mode=mode, clock_mhz=clock_mhz, l2_state=l2, simulation=simulation, profile=profile,
         texts=assignments(parameters),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heddle.cli.common import JsonFile, check_outputs, emit, progress
+from heddle.cli.common import JsonFile, check_outputs, check_store, emit, progress
 from heddle.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def command(
         raise unknown_name("suite", suite, SUITES)
     if max_mean_error is not None and not max_mean_error > 0:
         raise UserError(f"--max-mean-error {max_mean_error} must be positive", hint="0.06 is 6 %")
-    check_outputs(json_file)
+    check_outputs(json=json_file)
+    check_store()
     row = _micro(gpu) if suite == "micro" else _kernels(cases, kernel, gpu, left_out, jobs)
     emit(row, json_file, lambda out: show(row, out))
     if max_mean_error is None:

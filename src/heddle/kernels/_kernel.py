@@ -17,6 +17,10 @@ from heddle.machine.spec import Machine
 Config = TypeVar("Config")
 
 
+FORMS: dict[type, str] = {int: "whole number", str: "text", tuple: "whole numbers joined by x"}
+"""How a value of each type is written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A kernel parameter; a text parameter has `choices`, a number is at least `least`."""
@@ -28,6 +32,11 @@ class Parameter:
     choices: tuple[str, ...] = ()
     least: int = 1
 
+    @property
+    def allowed(self) -> str:
+        """Which values it may take."""
+        return ", ".join(self.choices) if self.choices else f"{self.least} or more"
+
     def parse(self, value: Any) -> int | str:
         """Return the value in the parameter's type; raises UserError if it is out of range."""
         if self.type is str:
@@ -38,6 +47,16 @@ class Parameter:
         if number < self.least:
             raise UserError(f"parameter {self.name!r} ({self.meaning}) must be at least {self.least}, got {number}")
         return number
+
+
+@dataclass(frozen=True, slots=True)
+class TileParameter:
+    """A field of a kernel's configuration, which may be given like a parameter; without it, it is chosen."""
+
+    name: str
+    type: type[int] | type[str] | type[tuple[Any, ...]]
+    meaning: str
+    allowed: str
 
 
 def _integer(name: str, value: Any) -> int:
@@ -58,6 +77,7 @@ class Kernel(ABC, Generic[Config]):
     name: str
     summary: str
     parameters: tuple[Parameter, ...]
+    tile: tuple[TileParameter, ...]
     architectures: tuple[str, ...]
     modes: tuple[str, ...]
 

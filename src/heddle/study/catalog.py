@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from heddle.kernels._kernel import FORMS
 from heddle.kernels.registry import KERNELS, find_kernel
 from heddle.machine import Machine, available, describe, machine
 
@@ -26,7 +27,10 @@ def kernel_rows() -> list[dict[str, Any]]:
 
 
 def kernel_row(name: str) -> dict[str, Any]:
-    """Return one kernel: its parameters with type, default, choices and meaning, where it runs and in which modes."""
+    """Return one kernel: where it runs, its modes, its parameters, and under `tile` those that are chosen if not given.
+
+    A parameter has name, type, default, allowed values and meaning.
+    """
     kernel = find_kernel(name)
     architectures = set(kernel.architectures)
     return {
@@ -38,12 +42,17 @@ def kernel_row(name: str) -> dict[str, Any]:
         "parameters": [
             {
                 "name": parameter.name,
-                "type": "text" if parameter.type is str else "whole number",
+                "type": FORMS[parameter.type],
                 "default": parameter.default,
                 "choices": list(parameter.choices),
+                "allowed": parameter.allowed,
                 "meaning": parameter.meaning,
             }
             for parameter in kernel.parameters
+        ],
+        "tile": [
+            {"name": field.name, "type": FORMS[field.type], "allowed": field.allowed, "meaning": field.meaning}
+            for field in kernel.tile
         ],
     }
 

@@ -17,6 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from heddle.errors import UserError
+from heddle.files import write_whole
+
 ROOMS = ("ir", "isa", "lang", "passes", "frontends", "machine", "sim", "kernels", "metrics")
 """Rooms whose source decides a simulation. `study` only asks, `cli` and `trace` only show."""
 SEARCH_ROOMS = (*ROOMS, "study")
@@ -68,22 +71,6 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a result key cannot hold {type(value).__name__}")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is either the old one or the new one, never a part: a temporary file, then a rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)  # a temporary file is private, a result is an ordinary file
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def load(key: str) -> Row | None:
     """Return a stored row, or None. A damaged file counts as absent."""
     try:
@@ -95,10 +82,23 @@ def load(key: str) -> Row | None:
 
 def save(key: str, row: Row) -> None:
     """Store a row. A store that cannot be written (a read-only home) is no error: the result is simply not kept."""
+    path = _path(key)
     try:
-        write_whole(_path(key), json.dumps(row))
-    except OSError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(row))
+    except (OSError, UserError):
         return
+
+
+def why_not_writable() -> str:
+    """Return why nothing can be stored, an empty string if the store works."""
+    folder = cache_folder() / "results"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return f"cannot write the folder {str(cache_folder())!r}: {error.strerror}"
 
 
 def remembered(description: Mapping[str, Any], compute: Callable[[], Row], rooms: tuple[str, ...] = ROOMS) -> Row:

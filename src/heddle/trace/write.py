@@ -5,13 +5,13 @@ How to read it: docs/howto/read_a_trace.md.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from heddle.errors import UserError
+from heddle.files import written_whole
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.metrics.provenance import heddle_version, machine_hash, program_hash
@@ -37,7 +37,8 @@ def write_trace(
     """Write `result.log` as a Perfetto trace and return its number of slices; one cycle is one nanosecond.
 
     Shown are `cycles` cycles from `first_cycle` on, of the first `sms` SMs (one cluster by default); the file says what
-    was left out. The file appears under its name only when it is complete. Raises UserError if the result has no log.
+    was left out. The file appears under its name only when it is complete. Raises UserError if the result has no log or
+    the file cannot be written.
     """
     if result.log is None:
         raise UserError("the result has no event log to draw", hint='simulate with log="sm0" or log="all"')
@@ -47,7 +48,8 @@ def write_trace(
     for sm in range(shown):
         tracks += _sm_tracks(events[events["sm"] == sm], program, machine, sm)
     about = _about(result, program, machine, shown, first_cycle, cycles)
-    _write_whole(Path(path), tracks, about)
+    with written_whole(Path(path)) as file:
+        write_tracks(file, tracks, about)
     return sum(len(track.slices) for track in tracks)
 
 
@@ -96,17 +98,3 @@ def _about(
         "machine hash": machine_hash(machine),
         "program hash": program_hash(program),
     }
-
-
-def _write_whole(path: Path, tracks: list[Track], about: dict[str, Detail]) -> None:
-    """Write beside the target and rename, so that a broken run leaves no half file."""
-    if not path.parent.is_dir():
-        raise UserError(f"cannot write {path}: folder {path.parent} does not exist")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as file:
-            write_tracks(file, tracks, about)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from heddle.errors import UserError
+from heddle.errors import UnsupportedError, UserError
 from heddle.kernels.gemm.check import check_config, stages_that_fit
 from heddle.kernels.gemm.estimate import estimate_cycles
 from heddle.kernels.gemm.raster import item_count
@@ -133,6 +133,6 @@ def _splits(problem: GemmProblem, config: GemmConfig, machine: Machine) -> Itera
 def _fits(problem: GemmProblem, config: GemmConfig, machine: Machine) -> bool:
     try:
         check_config(problem, config, machine)
-    except UserError:
+    except (UnsupportedError, UserError):
         return False
     return True

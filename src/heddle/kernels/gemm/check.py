@@ -16,6 +16,8 @@ DTYPES = {
 }
 """Operand types of the matrix instructions that the kernels use."""
 SCHEDULES = {"sm_80": ("multistage",), "sm_90": ("cooperative", "pingpong"), "sm_100": ("tcgen05",)}
+SM80_TILE_K = (32, 64, 128, 256)
+"""A row of a stage is copied by a whole number of lanes that divides a warp, and holds two steps of mma.m16n8k16."""
 OTHER_REGISTERS = 64
 """Addresses, counters and epilogue temporaries of a thread beside its accumulators."""
 BARRIER_BYTES = 1024
@@ -94,9 +96,11 @@ def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
             f"{machine.shared_memory_bytes_per_cta}, and the kernel needs 2 stages",
             hint=f"{stages_that_fit(problem, config, machine)} stages fit",
         )
-    if not 1 <= config.cluster <= (1 if machine.architecture == "sm_80" else 2):
+    largest = min(2, machine.max_cluster_size, machine.sms)
+    if config.cluster > largest:
         raise UnsupportedError(
-            f"clusters of {config.cluster} CTAs are not supported by gemm on {machine.name}; use 1 or 2"
+            f"clusters of {config.cluster} CTAs are not supported by gemm on {machine.name}; use "
+            f"{'1 or 2' if largest == 2 else '1'}"
         )
     if config.cluster_side == "n" and config.schedule == "tcgen05":
         raise UnsupportedError("the CTAs of a tcgen05 pair lie side by side along m; use cluster_side m")
@@ -107,6 +111,8 @@ def _check_sm80(problem: GemmProblem, config: GemmConfig, machine: Machine) -> N
     rows, cols = config.tile_m // config.warps[0], config.tile_n // config.warps[1]
     if rows % 16 or cols % 16 or config.tile_k % 16 or rows * config.warps[0] != config.tile_m:
         raise UserError(f"each warp takes a multiple of 16 x 16 of the tile; {config.label()} gives {rows} x {cols}")
+    if config.tile_k not in SM80_TILE_K:
+        raise UserError(f"a multistage tile_k is one of {', '.join(map(str, SM80_TILE_K))}; got {config.tile_k}")
     round_bytes = config.warps[0] * config.warps[1] * LANES * LANE_BYTES[0]
     for side in (config.tile_m, config.tile_n):
         if side * config.tile_k * problem.element_bytes % round_bytes:

@@ -15,7 +15,7 @@ from heddle.kernels.gemm.candidates import candidates
 from heddle.kernels.gemm.check import check_config, check_problem, check_sizes
 from heddle.kernels.gemm.raster import item_count, work_items
 from heddle.kernels.gemm.reference import reference
-from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
+from heddle.kernels.gemm.shape import TILE, GemmConfig, GemmProblem, ceil_div
 from heddle.kernels.gemm.sm80 import gemm_sm80
 from heddle.kernels.gemm.sm90_cooperative import gemm_sm90_cooperative
 from heddle.kernels.gemm.sm90_pingpong import gemm_sm90_pingpong
@@ -41,6 +41,7 @@ class Gemm(Kernel[GemmConfig]):
         Parameter("k", int, 4096, "columns of A and B, summed over"),
         Parameter("dtype", str, "fp16", "type of A, B and C", choices=("fp16", "bf16", "fp8_e4m3")),
     )
+    tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
     modes = ("simt",)
 

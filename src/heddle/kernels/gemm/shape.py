@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heddle.ir.dtypes import dtype_bytes
+from heddle.kernels._kernel import TileParameter
 
 Schedule = Literal["multistage", "cooperative", "pingpong", "tcgen05"]
 
@@ -65,6 +66,29 @@ class GemmConfig:
         parts += [f"c{self.cluster_m}x{self.cluster_n}"] if self.cluster > 1 else []
         parts += [f"k{self.split_k}"] if self.split_k > 1 else []
         return " ".join(parts)
+
+
+TILE = (
+    TileParameter(
+        "schedule", str, "how warps share the work",
+        "multistage (sm_80); cooperative, pingpong (sm_90); tcgen05 (sm_100)",
+    ),
+    TileParameter(
+        "tile_m", int, "rows of C that a CTA makes",
+        "multistage: a multiple of 16 a warp; cooperative: multiples of 128; pingpong: of 64; tcgen05: 128",
+    ),
+    TileParameter(
+        "tile_n", int, "columns of C that a CTA makes",
+        "multistage: a multiple of 16 a warp; sm_90: multiples of 8, up to 256; sm_100: of 16, up to 256",
+    ),
+    TileParameter("tile_k", int, "products summed in one stage", "multistage: 32, 64, 128, 256; else multiples of 16"),
+    TileParameter("stages", int, "slices of A and B in flight", "2 or more, as shared memory holds"),
+    TileParameter("cluster", int, "CTAs that share loads", "1; on sm_90 and sm_100 also 2"),
+    TileParameter("cluster_side", str, "the side of C along which they lie", "m, n; tcgen05: m"),
+    TileParameter("split_k", int, "CTAs or clusters that share the products of a tile", "1 to k / tile_k"),
+    TileParameter("warps", tuple, "warps along the rows and columns of the tile", "multistage: as in 4x2; else 1x1"),
+)  # fmt: skip
+"""What the fields of `GemmConfig` may be, for people."""
 
 
 def ceil_div(value: int, divisor: int) -> int:
