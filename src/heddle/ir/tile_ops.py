@@ -174,12 +174,17 @@ class Elementwise(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowReduce(Op):
-    """dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`; dst has one column."""
+    """dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`; dst has one column.
+
+    Without `across_lanes` each lane keeps the result of its own columns, and a later reduction of dst brings the lanes
+    that share a row together. (Executed with numbers, dst holds the whole result at once.)
+    """
 
     function: str
     dst: str
     src: str
     accumulate: bool = False
+    across_lanes: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,9 +57,9 @@ def verify_arrivals(program: tile.TileProgram) -> None:
         if waits and not phases:
             raise UserError(f"nobody arrives at barrier {barrier.name!r}, so this waits for ever", where=waits[0].where)
         always = {phase.role: phase.arrivals for phase in phases if not phase.conditional}
-        if any(always[phase.role] != phase.arrivals for phase in phases if not phase.conditional):
+        if any(always[phase.role] != phase.arrivals for phase in phases if phase.role in always):
             continue
-        choices = {phase.arrivals for phase in phases if phase.conditional} or {0}
+        choices = {phase.arrivals for phase in phases if phase.role not in always} or {0}
         totals = {sum(always.values()) + choice for choice in choices}
         if len(totals) == 1 and phases and totals != {barrier.arrivals}:
             counts = ", ".join(sorted({f"{phase.role}: {phase.arrivals}" for phase in phases}))

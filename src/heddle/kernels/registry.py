@@ -6,9 +6,10 @@ from typing import Any
 
 from heddle.errors import unknown_name
 from heddle.kernels._kernel import Kernel
+from heddle.kernels.attention.kernel import Attention
 from heddle.kernels.gemm.kernel import Gemm
 
-KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (Gemm(),)}
+KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (Attention(), Gemm())}
 """The kernels that `heddle run` and `heddle.run` know."""
 
 

@@ -195,14 +195,34 @@ class DataOps(SyncOps):
             )
         )
 
-    def row_reduce(self, function: str, dst: RegisterHandle, src: RegisterHandle, *, accumulate: bool = False) -> None:
-        """Compute dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`."""
+    def row_reduce(
+        self,
+        function: str,
+        dst: RegisterHandle,
+        src: RegisterHandle,
+        *,
+        accumulate: bool = False,
+        across_lanes: bool = True,
+    ) -> None:
+        """Compute dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`.
+
+        `across_lanes=False`: each lane keeps the result of its own columns, until `row_reduce(function, dst, dst)`.
+        """
         where = caller()
         if function not in ("max", "sum"):
             raise unknown_name("row reduction", function, ("max", "sum"), where)
         _equal("the destination", (dst.tile.rows, dst.tile.cols), (src.tile.rows, 1))
         name, source = _whole(dst, "the destination"), _whole(src, "the source")
-        self._emit(tile.RowReduce(function=function, dst=name, src=source, accumulate=accumulate, where=where))
+        self._emit(
+            tile.RowReduce(
+                function=function,
+                dst=name,
+                src=source,
+                accumulate=accumulate,
+                across_lanes=across_lanes,
+                where=where,
+            )
+        )
 
     def mma(
         self,

@@ -132,6 +132,13 @@ class SharedHandle:
         """Bytes of one stage."""
         return self.tile.rows * self.tile.cols * dtype_bytes(self.tile.dtype)
 
+    def stage(self, index: int) -> SharedBox:
+        """Return a fixed stage, whatever a ring points to."""
+        if not 0 <= index < self.tile.stages:
+            raise UserError(f"stage {index} is not one of the {self.tile.stages} of {self.tile.name!r}", where=caller())
+        ref = tile.SharedRef(tile=self.tile.name, rows=self.tile.rows, cols=self.tile.cols, ahead=index)
+        return SharedBox(self, ref)
+
     def __getitem__(self, at: RingPosition | slice) -> SharedBox:
         ring, ahead = _position(at, self.tile.name)
         ref = tile.SharedRef(tile=self.tile.name, rows=self.tile.rows, cols=self.tile.cols, ring=ring, ahead=ahead)

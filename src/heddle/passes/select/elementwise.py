@@ -208,16 +208,17 @@ def _broadcast(writer: RoleWriter, name: str, like: str) -> list[Operand]:
 
 
 def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
-    """A chain over the columns of each row, then two shuffles where four lanes share a row."""
+    """A chain over the columns of each row, then two shuffles where four lanes share a row and are to agree."""
     opcode = {"max": "FMNMX", "sum": "FADD"}.get(op.function)
     if opcode is None:
         raise unknown_name("row reduction", op.function, ("max", "sum"), writer.where)
     column = writer.tile_registers(op.dst)
     start, layout = len(writer.code), writer.layout(op.src)
+    shuffles = SHARING_SHUFFLES if op.across_lanes and layout.kind != "lane" else 0
     rows = _rows_of(writer, op.src, len(column))
     for register, parts in zip(column, rows, strict=True):
         chain = [register, *parts] if op.accumulate else list(parts)
-        steps: list[Operand | None] = [*chain[1:], *[None] * (0 if layout.kind == "lane" else SHARING_SHUFFLES)]
+        steps: list[Operand | None] = [*chain[1:], *[None] * shuffles]
         total = chain[0]
         for number, part in enumerate(steps):
             if part is None:
@@ -233,7 +234,7 @@ def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
 
 def _rows_of(writer: RoleWriter, name: str, rows: int) -> list[list[Operand]]:
     registers, layout = writer.tile_registers(name), writer.layout(name)
-    if layout.kind == "lane":
+    if layout.kind == "lane" or layout.tile.cols == 1:
         size = len(registers) // rows
         return [registers[i * size : (i + 1) * size] for i in range(rows)]
     size = len(registers) // (rows // 2)

@@ -1,0 +1,41 @@
+"""Checks attention parameters and configurations against the rules of a machine."""
+
+from __future__ import annotations
+
+from heddle.errors import UserError
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
+from heddle.machine.spec import Machine
+
+HEAD_DIMS = (64, 128, 256)
+DTYPES = {"fa2": ("fp16", "bf16"), "fa3": ("fp16", "bf16"), "fa4": ("fp16", "bf16")}
+"""Operand types of each schedule."""
+
+
+def check_problem(problem: AttentionProblem, schedule: str, machine: Machine) -> None:
+    """Raise UserError if the schedule's kernel cannot run the problem; the message names the rule."""
+    if problem.heads_q % problem.heads_kv:
+        raise UserError(
+            f"heads_q = {problem.heads_q} must be a multiple of heads_kv = {problem.heads_kv}",
+            hint="give both: heads_kv = heads_q is multi-head attention, heads_kv = 1 multi-query attention",
+        )
+    if problem.head_dim not in HEAD_DIMS:
+        raise UserError(
+            f"head_dim must be {', '.join(map(str, HEAD_DIMS))}; got {problem.head_dim}",
+            hint="pad the heads to the next of these",
+        )
+    allowed = DTYPES[schedule]
+    if problem.dtype not in allowed:
+        raise UserError(f"attention on {machine.name} ({schedule}) takes {', '.join(allowed)}; got {problem.dtype!r}")
+
+
+def check_config(config: AttentionConfig, needed_bytes: int, machine: Machine) -> None:
+    """Raise UserError if a configuration does not fit; `needed_bytes` is its shared memory in a CTA."""
+    for name in ("tile_m", "tile_n", "stages", "groups", "cluster"):
+        if getattr(config, name) < 1:
+            raise UserError(f"{name} must be at least 1, got {getattr(config, name)}")
+    if needed_bytes > machine.shared_memory_bytes_per_cta:
+        raise UserError(
+            f"{config.label()} takes {needed_bytes} bytes of shared memory; a CTA of {machine.name} has "
+            f"{machine.shared_memory_bytes_per_cta}",
+            hint="use fewer stages or a smaller tile",
+        )

@@ -1,0 +1,84 @@
+"""The registry entry of attention: parameters, and the kernel that each GPU runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.errors import UserError
+from heddle.ir.tile import TileProgram
+from heddle.kernels._kernel import Kernel, Parameter
+from heddle.kernels.attention.check import check_config, check_problem
+from heddle.kernels.attention.raster import work_items
+from heddle.kernels.attention.reference import reference
+from heddle.kernels.attention.shape import TILE, AttentionConfig, AttentionProblem
+from heddle.kernels.attention.sm90_fa3 import attention_fa3
+from heddle.kernels.attention.sm90_fa3_config import check_fa3, fa3_config, shared_bytes
+from heddle.machine.spec import Machine
+
+PARAMETERS = (
+    Parameter("batch", int, 8, "sequences"),
+    Parameter("heads_q", int, 16, "query heads"),
+    Parameter("heads_kv", int, 16, "key and value heads, a divisor of heads_q"),
+    Parameter("seqlen_q", int, 4096, "queries of a sequence"),
+    Parameter("seqlen_kv", int, 4096, "keys of a sequence"),
+    Parameter("head_dim", int, 128, "elements of a head: 64, 128 or 256"),
+    Parameter("causal", int, 0, "1: a query sees no later key, the masks aligned to the end", least=0),
+    Parameter("dtype", str, "fp16", "type of Q, K and V", choices=("fp16", "bf16", "fp8_e4m3")),
+    Parameter("direction", str, "fwd", "forward", choices=("fwd",)),
+)
+
+
+class Attention(Kernel[AttentionConfig]):
+    """O = softmax(Q K^T / sqrt(d)) V of every head, by the kernel that is current on the GPU."""
+
+    name = "attention"
+    summary = "softmax(Q K^T / sqrt(d)) V, forward: FlashAttention 3 on sm_90"
+    parameters = PARAMETERS
+    tile = TILE
+    architectures = ("sm_90",)
+    modes = ("simt",)
+
+    def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
+        """Return the problem, its parameters checked one by one."""
+        checked = self.check(params)
+        del checked["direction"]
+        if checked["causal"] > 1:
+            raise UserError(f"parameter 'causal' must be 0 or 1, got {checked['causal']}")
+        return AttentionProblem(**{**checked, "causal": bool(checked["causal"])})
+
+    def candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[AttentionConfig]:
+        """Return the one configuration that the open kernel takes."""
+        problem = self.problem(params)
+        check_problem(problem, "fa3", machine)
+        return [fa3_config(problem, machine)]
+
+    def build(self, machine: Machine, params: Mapping[str, Any], config: AttentionConfig | None = None) -> TileProgram:
+        """Return the tile program; without a configuration that of the open kernel."""
+        problem = self.problem(params)
+        config = config or self.candidates(machine, params)[0]
+        check_config(config, shared_bytes(problem, config), machine)
+        check_fa3(problem, config, machine)
+        items = work_items(problem, config)
+        clusters = min(len(items["row"]), machine.sms // config.cluster)
+        return attention_fa3.build(
+            machine.architecture,
+            problem,
+            config,
+            items,
+            clusters,
+            params={**self.check(params), "config": config.label()},
+        )
+
+    def reference(
+        self, params: Mapping[str, Any], seed: int = 0
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float64]]]:
+        """Return seeded inputs by tensor name and the expected output in float64."""
+        return reference(self.problem(params), seed)
+
+    def flops(self, params: Mapping[str, Any]) -> int:
+        """Return 4 B H Sq Skv d, half of it if causal."""
+        return self.problem(params).flops

@@ -1,0 +1,210 @@
+"""FlashAttention 3 on H100: a producer warp and two or three warp groups, each with 64 rows of the tile.
+
+A group issues the scores of block j and the values of block j - 1 back to back and computes the softmax of block j
+while the matrix unit works on the values. Groups take turns: one's softmax runs beside the other's products.
+"""
+
+from __future__ import annotations
+
+from heddle.kernels.attention.raster import planes
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
+from heddle.kernels.attention.sm90_fa3_config import GROUP_ROWS, takes_turns
+from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.softmax import OnlineSoftmax
+from heddle.lang import Builder, Index, Item, kernel
+
+REGISTERS = {2: (24, 240), 3: (32, 160)}
+"""What setmaxnreg gives the producer and the consumers, by number of groups."""
+QUERY_FREE, EPILOGUE, OUTPUT, FIRST_TURN = 1, 2, 3, 4
+"""Named barriers."""
+
+
+@kernel
+def attention_fa3(
+    k: Builder, problem: AttentionProblem, config: AttentionConfig, items: dict[str, list[int]], clusters: int
+) -> None:
+    """Consumers multiply and exponentiate what the producer loads, from the last visible block to the first."""
+    k.flops, k.cluster_size = problem.flops, config.cluster
+    k.work_items(items, clusters=clusters, schedule=config.order)
+    memory = Memory(k, problem, config)
+    producer_registers, consumer_registers = REGISTERS[config.groups]
+    for group in range(config.groups):
+        with k.role(f"consumer{group}", warps=GROUP_WARPS, registers=consumer_registers):
+            Consumer(k, problem, config, memory, group, any(items["masked"]), any(items["plain"])).run()
+    with k.role("producer", warps=1, registers=producer_registers):
+        produce(k, config, memory, any(items["more"]))
+
+
+def produce(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> None:
+    """Load Q, and K one block ahead of V; V's memory is free when the last tile's output has left it."""
+    memory.meet()
+    for item in k.work():
+        memory.keys.load(item, item.last)
+        k.sync(QUERY_FREE, warps=config.groups * GROUP_WARPS + 1)
+        memory.load_query(item)
+        memory.stored.wait(memory.tile, flip=True)
+        if more:
+            with k.when(item.more):
+                for block in k.range(item.more, name="block"):
+                    memory.keys.load(item, item.last - config.tile_n + block * -config.tile_n)
+                    memory.values.load(item, item.last + block * -config.tile_n)
+        memory.values.load(item, Index())
+        memory.tile.advance()
+    memory.part()
+
+
+class Consumer:
+    """One warp group: rows [64 group, 64 group + 64) of every tile."""
+
+    def __init__(
+        self,
+        k: Builder,
+        problem: AttentionProblem,
+        config: AttentionConfig,
+        memory: Memory,
+        group: int,
+        has_masked: bool,
+        has_plain: bool,
+    ) -> None:
+        self.k, self.problem, self.config, self.memory, self.group = k, problem, config, memory, group
+        self.has_masked, self.has_plain = has_masked, has_plain
+        self.turns = takes_turns(problem, config)
+        self.leads = group == 0 or not self.turns  # waits for K and V; the others rely on their turn
+        self.rescales_early = not self.turns
+        self.warps = config.groups * GROUP_WARPS
+        grid = (GROUP_WARPS, 1)
+        self.scores = k.registers(f"s{group}", (GROUP_ROWS, config.tile_n), "fp32", warps=grid)
+        self.output = k.registers(f"o{group}", (GROUP_ROWS, problem.head_dim), "fp32", warps=grid)
+        if not config.p_shared:
+            self.weights = k.registers(f"p{group}", (GROUP_ROWS, config.tile_n), problem.dtype, warps=grid)
+        self.softmax = OnlineSoftmax(k, f"softmax{group}", problem, GROUP_ROWS, grid)
+
+    def run(self) -> None:
+        """All tiles of the CTA."""
+        k, memory = self.k, self.memory
+        memory.meet()
+        if self.turns and self.group == self.config.groups - 1:
+            self.give_turn()  # group 0 begins
+        k.arrive(QUERY_FREE, warps=self.warps + 1)
+        for item in k.work():
+            self.first_block(item)
+            if self.has_masked:
+                with k.when(item.masked):
+                    for block in k.range(item.masked, name="masked"):
+                        self.step(item, item.last - self.config.tile_n + block * -self.config.tile_n)
+            if self.has_plain:
+                with k.when(item.plain):
+                    for _ in k.range(item.plain, name="plain"):
+                        self.step(item, None)
+            k.arrive(QUERY_FREE, warps=self.warps + 1)
+            self.last_values()
+            self.store(item)
+            memory.tile.advance()
+        memory.part()
+
+    def first_block(self, item: Item) -> None:
+        """Scores and softmax of the last block, whose keys may lie beyond the end."""
+        k, memory = self.k, self.memory
+        memory.query_full.wait(memory.tile)
+        memory.keys.wait()
+        k.mma(self.scores, memory.query_rows(self.group), memory.keys.current, accumulate=False)
+        k.mma_commit()
+        k.mma_wait(pending=0)
+        memory.keys.release()
+        self.mask(item, item.last)
+        self.softmax.begin()
+        self.softmax.maximum(self.scores)
+        self.softmax.exponentials(self.scores)
+        self.softmax.add(self.scores)
+        self.give_weights()
+        k.fill(self.output)
+
+    def step(self, item: Item, masked_col: Index | None) -> None:
+        """Scores of the next block and values of the one before, then the softmax."""
+        k, memory = self.k, self.memory
+        if self.leads:
+            memory.keys.wait()
+        self.take_turn()
+        k.mma(self.scores, memory.query_rows(self.group), memory.keys.current, accumulate=False)
+        k.mma_commit()
+        if self.rescales_early:
+            self.softmax.rescale(self.output)
+        if self.leads:
+            memory.values.wait()
+        self.multiply_values()
+        self.give_turn()
+        k.mma_wait(pending=1)
+        memory.keys.release()
+        if masked_col is not None:
+            self.mask(item, masked_col)
+        self.softmax.maximum(self.scores)
+        self.softmax.exponentials(self.scores)
+        self.softmax.add(self.scores)
+        k.mma_wait(pending=0)
+        memory.values.release()
+        self.give_weights()
+        if not self.rescales_early:
+            self.softmax.rescale(self.output)
+
+    def last_values(self) -> None:
+        """The values of the first block, and the division by the sums."""
+        k, memory = self.k, self.memory
+        if self.rescales_early:
+            self.softmax.rescale(self.output)
+        memory.values.wait()
+        self.multiply_values()
+        self.softmax.finish()
+        k.mma_wait(pending=0)
+        memory.values.release()
+        self.softmax.rescale(self.output)
+
+    def store(self, item: Item) -> None:
+        """O goes through the memory of V, once all groups are done with it; the last group stores for all."""
+        k, memory = self.k, self.memory
+        k.sync(EPILOGUE, warps=self.warps)
+        k.store(memory.output_rows(self.group), self.output)
+        k.fence()
+        if self.group < self.config.groups - 1:
+            k.arrive(OUTPUT, warps=self.warps)
+            return
+        k.sync(OUTPUT, warps=self.warps)
+        memory.store_output(item)
+
+    def mask(self, item: Item, col: Index) -> None:
+        """Leave out keys beyond the end and, if causal, behind the query."""
+        problem = self.problem
+        row = item.row + self.group * GROUP_ROWS
+        self.k.mask(
+            self.scores,
+            row=row,
+            col=col,
+            causal=problem.causal,
+            limit=problem.seqlen_kv,
+            diagonal=problem.diagonal,
+            row_divisor=planes(problem, self.config).pack,
+        )
+
+    def give_weights(self) -> None:
+        """Round the exponentials to the type of V and put them where the second product reads them."""
+        if self.config.p_shared:
+            self.k.store(self.memory.weight_rows(self.group), self.scores)
+            self.k.fence()
+        else:
+            self.k.elementwise("cast", self.weights, self.scores)
+
+    def multiply_values(self) -> None:
+        """Start O += P V."""
+        memory = self.memory
+        weights = memory.weight_rows(self.group) if self.config.p_shared else self.weights
+        self.k.mma(self.output, weights, memory.values.current, transposed=True)
+        self.k.mma_commit()
+
+    def take_turn(self) -> None:
+        """Wait until the group before has issued its products."""
+        if self.turns:
+            self.k.sync(FIRST_TURN + self.group, warps=2 * GROUP_WARPS)
+
+    def give_turn(self) -> None:
+        """Let the next group issue its products."""
+        if self.turns:
+            self.k.arrive(FIRST_TURN + (self.group + 1) % self.config.groups, warps=2 * GROUP_WARPS)

@@ -1,0 +1,82 @@
+"""Tiles, warp groups, clusters and order of FlashAttention 3 on H100, and the shared memory that they take."""
+
+from __future__ import annotations
+
+from heddle.errors import UserError
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem, ceil_div
+from heddle.machine.spec import Machine
+
+GROUP_ROWS = 64
+"""Rows of a warp group: m of a wgmma (PTX ISA)."""
+STAGES = 2
+PACK_GAIN = 0.9
+"""Query heads are packed when the share of useful rows without packing is below this part of that with packing."""
+BARRIER_BYTES = 1024
+"""Shared memory set aside for mbarriers and the alignment of the first tile."""
+TURNS_HEAD_DIM = 128
+"""Up to this head size the groups take turns at the matrix unit; above it O is rescaled before the second product."""
+
+
+def fa3_config(problem: AttentionProblem, machine: Machine) -> AttentionConfig:
+    """Return the configuration that the open kernel takes for a problem."""
+    tile_m, tile_n = _tile(problem)
+    packed = _packs(problem, tile_m)
+    rows = problem.seqlen_q * (problem.group if packed else 1)
+    pairs = (
+        not problem.causal
+        and not packed
+        and problem.head_dim >= TURNS_HEAD_DIM
+        and ceil_div(rows, tile_m) % 2 == 0
+        and machine.max_cluster_size > 1
+    )
+    return AttentionConfig(
+        schedule="fa3",
+        tile_m=tile_m,
+        tile_n=tile_n,
+        stages=STAGES,
+        groups=tile_m // GROUP_ROWS,
+        order="dynamic" if problem.causal else "static",
+        cluster=2 if pairs else 1,
+        packed=packed,
+        p_shared=problem.head_dim == 64 and not problem.causal,
+    )
+
+
+def _tile(problem: AttentionProblem) -> tuple[int, int]:
+    """Rows of Q and keys of a block for 16-bit types."""
+    tiles = {64: (192, 128 if problem.causal else 192), 128: (128, 128 if problem.causal else 176), 256: (128, 80)}
+    return tiles[problem.head_dim]
+
+
+def _packs(problem: AttentionProblem, tile_m: int) -> bool:
+    """Whether packed query heads fill the rows of tiles clearly better than one head's rows do."""
+
+    def filled(rows: int) -> float:
+        return rows / (ceil_div(rows, tile_m) * tile_m)
+
+    return filled(problem.seqlen_q) < PACK_GAIN * filled(problem.seqlen_q * problem.group)
+
+
+def takes_turns(problem: AttentionProblem, config: AttentionConfig) -> bool:
+    """Return whether the warp groups take turns at the matrix unit."""
+    return problem.head_dim <= TURNS_HEAD_DIM and config.groups > 1
+
+
+def shared_bytes(problem: AttentionProblem, config: AttentionConfig) -> int:
+    """Return the shared memory of a CTA: Q, stages of K and V (O goes through V's), P where it is shared, barriers."""
+    rows = config.tile_m + 2 * config.stages * config.tile_n
+    elements = rows * problem.head_dim + (config.tile_m * config.tile_n if config.p_shared else 0)
+    return elements * problem.element_bytes + BARRIER_BYTES
+
+
+def check_fa3(problem: AttentionProblem, config: AttentionConfig, machine: Machine) -> None:
+    """Raise UserError if a configuration breaks a rule of the kernel."""
+    if config.tile_m != config.groups * GROUP_ROWS or not 2 <= config.groups <= 3:
+        raise UserError(f"tile_m is {GROUP_ROWS} rows for each of 2 or 3 warp groups; got {config.tile_m}")
+    if config.tile_n % 16 or not GROUP_ROWS <= config.tile_n <= 256:
+        raise UserError(f"tile_n is a multiple of 16 from {GROUP_ROWS} to 256, got {config.tile_n}")
+    if config.tile_n // GROUP_ROWS * config.stages < config.groups:
+        raise UserError(
+            f"the output of {config.groups} warp groups goes through the memory of V, which has room for "
+            f"{config.tile_n // GROUP_ROWS * config.stages} in {config.stages} stages of {config.tile_n} rows"
+        )

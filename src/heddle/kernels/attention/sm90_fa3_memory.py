@@ -1,0 +1,118 @@
+"""Tensors, shared memory and mbarriers of FlashAttention 3 on H100, and the copies between them."""
+
+from __future__ import annotations
+
+from heddle.kernels.attention.raster import planes
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
+from heddle.kernels.attention.sm90_fa3_config import GROUP_ROWS
+from heddle.lang import Builder, Cta, GlobalHandle, Index, Item, SharedBox
+
+GROUP_WARPS = 4
+"""Warps of a warp group, the unit that issues wgmma."""
+STRIP_BYTES = 128
+"""A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
+
+
+class Blocks:
+    """K or V: `stages` blocks in shared memory, filled by the producer and given back by every warp group."""
+
+    def __init__(self, memory: Memory, name: str, source: GlobalHandle, dtype: str) -> None:
+        k, config = memory.k, memory.config
+        self.k, self.config, self.source, self.strip = k, config, source, memory.strip
+        self.everyone = memory.everyone
+        self.tile = k.shared(name, (config.tile_n, memory.d), dtype, stages=config.stages)
+        self.ring = k.ring(f"{name}_ring", config.stages)
+        self.full = k.barrier(f"{name}_full", arrivals=1, stages=config.stages)
+        self.empty = k.barrier(f"{name}_empty", arrivals=config.groups * config.cluster, stages=config.stages)
+
+    @property
+    def current(self) -> SharedBox:
+        """The block that the ring points to."""
+        return self.tile[self.ring]
+
+    def load(self, item: Item, row: Index) -> None:
+        """Wait for a free stage and start the copy of the block at `row`; CTAs of a cluster load a part each for all."""
+        self.empty.wait(self.ring, flip=True)
+        self.full.expect(self.ring, bytes=self.tile.stage_bytes)
+        for col in range(0, self.tile.tile.cols, self.strip):
+            box = self.current.part(col=col, cols=self.strip)
+            source = self.source[item.kv_plane, row, col]
+            self.k.tma_load(box, source, self.full[self.ring], multicast=self.config.cluster)
+        self.ring.advance()
+
+    def wait(self) -> None:
+        """Wait for the block that the ring points to."""
+        self.full.wait(self.ring)
+
+    def release(self) -> None:
+        """Give a block back to the producers that fill it, those of the whole cluster."""
+        self.empty.arrive(self.ring, by="group", cta=self.everyone)
+        self.ring.advance()
+
+
+class Memory:
+    """Q of a tile, blocks of K and of V, P where it is shared; O goes through the memory of V."""
+
+    def __init__(self, k: Builder, problem: AttentionProblem, config: AttentionConfig) -> None:
+        self.k, self.config, self.d = k, config, problem.head_dim
+        self.strip = STRIP_BYTES // problem.element_bytes
+        self.everyone: Cta = "all" if config.cluster > 1 else "own"
+        layout, suffix = planes(problem, config), "_packed" if config.packed else ""
+        queries = (layout.count, layout.rows, self.d)
+        keys = (problem.batch * problem.heads_kv, problem.seqlen_kv, self.d)
+        self.q_global = k.tensor(f"Q{suffix}", queries, problem.dtype)
+        self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
+        self.query = k.shared("q", (config.tile_m, self.d), problem.dtype)
+        self.keys = Blocks(self, "k", k.tensor("K", keys, problem.dtype), problem.dtype)
+        self.values = Blocks(self, "v", k.tensor("V", keys, problem.dtype), problem.dtype)
+        if config.p_shared:
+            self.weights = k.shared("p", (config.tile_m, config.tile_n), problem.dtype)
+        self.tile = k.ring("tile", 1)
+        self.query_full = k.barrier("q_full", arrivals=1)
+        self.stored = k.barrier("o_stored", arrivals=config.cluster)
+
+    def meet(self) -> None:
+        """Wait until every warp sees the barriers initialised."""
+        if self.config.cluster > 1:
+            self.k.cluster_sync()
+        else:
+            self.k.sync()
+
+    def part(self) -> None:
+        """Stay until no other CTA of the cluster signals this one any more."""
+        if self.config.cluster > 1:
+            self.k.cluster_sync()
+
+    def load_query(self, item: Item) -> None:
+        """Start the copy of this CTA's rows of Q."""
+        self.query_full.expect(self.tile, bytes=self.query.stage_bytes)
+        for col in range(0, self.d, self.strip):
+            box = self.query[:].part(col=col, cols=self.strip)
+            self.k.tma_load(box, self.q_global[item.q_plane, self._row(item), col], self.query_full[self.tile])
+
+    def query_rows(self, group: int) -> SharedBox:
+        """Return a group's rows of Q."""
+        return self.query[:].part(row=group * GROUP_ROWS, rows=GROUP_ROWS)
+
+    def weight_rows(self, group: int) -> SharedBox:
+        """Return a group's rows of P in shared memory."""
+        return self.weights[:].part(row=group * GROUP_ROWS, rows=GROUP_ROWS)
+
+    def output_rows(self, group: int) -> SharedBox:
+        """Return where a group's rows of O are staged: one group after the other in the stages of V."""
+        stage, place = divmod(group, self.config.tile_n // GROUP_ROWS)
+        return self.values.tile.stage(stage).part(row=place * GROUP_ROWS, rows=GROUP_ROWS)
+
+    def store_output(self, item: Item) -> None:
+        """Copy O to global memory and tell the producers when V's memory is free again."""
+        row = self._row(item)
+        for group in range(self.config.groups):
+            for col in range(0, self.d, self.strip):
+                box = self.output_rows(group).part(col=col, cols=self.strip)
+                self.k.tma_store(self.o_global[item.q_plane, row + group * GROUP_ROWS, col], box)
+        self.k.tma_store_wait(pending=0)
+        self.stored.arrive(self.tile, by="role", cta=self.everyone)
+
+    def _row(self, item: Item) -> Index:
+        """First row of this CTA's tile; the CTAs of a cluster lie one above the other."""
+        return item.row + self.k.cta_rank * self.config.tile_m if self.config.cluster > 1 else item.row

@@ -1,0 +1,63 @@
+"""The online softmax: what a warp keeps of each of its rows while it goes through the keys block by block."""
+
+from __future__ import annotations
+
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.lang import Builder, RegisterHandle
+
+LOWEST = -1e30
+"""Running maximum before the first key: finite, so that a row of masked scores gives exponentials of zero, no NaN."""
+LEAST_SUM = 1e-30
+"""Smallest sum that is divided by: a row without keys gives zeros."""
+LOG2_E = 1.4426950408889634
+
+
+class OnlineSoftmax:
+    """Running maximum and sum of `rows` rows over the warps of one role; scores come as tiles of `rows` rows.
+
+    Exponentials are powers of two of (score - maximum) * scale * log2(e). Each lane adds up its own columns only, until
+    `finish` brings the lanes of a row together.
+    """
+
+    def __init__(self, k: Builder, name: str, problem: AttentionProblem, rows: int, warps: tuple[int, int]) -> None:
+        self.k = k
+        self.scale = problem.scale * LOG2_E
+
+        def column(part: str) -> RegisterHandle:
+            return k.registers(f"{name}_{part}", (rows, 1), "fp32", warps=warps)
+
+        self.highest, self.before, self.scaled = column("max"), column("before"), column("scaled")
+        self.total, self.correction = column("sum"), column("correction")
+
+    def begin(self) -> None:
+        """Start a tile: no key seen."""
+        self.k.fill(self.highest, LOWEST)
+        self.k.fill(self.total)
+
+    def maximum(self, scores: RegisterHandle) -> None:
+        """Take a block of scores into the maximum; `correction` is the factor of what was summed before."""
+        k = self.k
+        k.elementwise("copy", self.before, self.highest)
+        k.row_reduce("max", self.highest, scores, accumulate=True)
+        k.elementwise("scale", self.scaled, self.highest, scalars=(self.scale,))
+        k.elementwise("exp2_scaled_sub", self.correction, self.before, self.scaled, scalars=(self.scale,))
+        k.elementwise("mul", self.total, self.total, self.correction)
+
+    def exponentials(self, scores: RegisterHandle) -> None:
+        """Replace a block of scores by exponentials."""
+        self.k.elementwise("exp2_scaled_sub", scores, scores, self.scaled, scalars=(self.scale,))
+
+    def add(self, exponentials: RegisterHandle) -> None:
+        """Add a block of exponentials to the sum."""
+        self.k.row_reduce("sum", self.total, exponentials, accumulate=True, across_lanes=False)
+
+    def rescale(self, output: RegisterHandle) -> None:
+        """Multiply the sums of values so far by the correction."""
+        self.k.elementwise("mul", output, output, self.correction)
+
+    def finish(self) -> None:
+        """After the last block: the sums over all lanes, and `correction` = 1 / sum for `rescale`."""
+        k = self.k
+        k.row_reduce("sum", self.total, self.total)
+        k.elementwise("max", self.total, self.total, scalars=(LEAST_SUM,))
+        k.elementwise("reciprocal", self.correction, self.total)
