@@ -6,10 +6,12 @@ A unit of work is a pure function of plain data. The store keeps what was finish
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
 from typing import TypeVar
 
 from heddle.errors import InternalError
@@ -43,10 +45,18 @@ def run_all(
             answers.append(work(question))
             report(len(answers), len(questions), "")
         return answers
+    return _in_processes(work, questions, jobs, report)
+
+
+def _in_processes(
+    work: Callable[[Question], Answer], questions: Sequence[Question], jobs: int, report: Progress
+) -> list[Answer]:
+    others = set(active_children())
     # spawn: a forked child would share the threads of Polars in an unknown state
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(work, question) for question in questions]
         try:
+            with _interrupts_held():
+                futures = [pool.submit(work, question) for question in questions]
             for done, future in enumerate(as_completed(futures), start=1):
                 future.result()
                 report(done, len(futures), "")
@@ -57,5 +67,20 @@ def run_all(
             ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(active_children()) - others:  # what it computes nobody asks for any more
+                child.terminate()
             raise
         return [future.result() for future in futures]
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold interrupts back; processes that start meanwhile never get any, so that only this one answers."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
