@@ -6,10 +6,10 @@ from typing import Any
 
 from heddle.errors import unknown_name
 from heddle.kernels._kernel import Kernel
-from heddle.kernels.attention.kernel import Attention
+from heddle.kernels.attention.kernel import ATTENTION
 from heddle.kernels.gemm.kernel import Gemm
 
-KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (Attention(), Gemm())}
+KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (ATTENTION, Gemm())}
 """The kernels that `heddle run` and `heddle.run` know."""
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from heddle.errors import UserError
+from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.machine.spec import Machine
 
 HEAD_DIMS = (64, 128, 256)
-DTYPES = {"fa2": ("fp16", "bf16"), "fa3": ("fp16", "bf16"), "fa4": ("fp16", "bf16")}
-"""Operand types of each schedule."""
 
 
-def check_problem(problem: AttentionProblem, schedule: str, machine: Machine) -> None:
-    """Raise UserError if the schedule's kernel cannot run the problem; the message names the rule."""
+def check_problem(problem: AttentionProblem, chosen: Implementation, machine: Machine) -> None:
+    """Raise UserError if the machine's kernel cannot run the problem; the message names the rule."""
     if problem.heads_q % problem.heads_kv:
         raise UserError(
             f"heads_q = {problem.heads_q} must be a multiple of heads_kv = {problem.heads_kv}",
@@ -23,9 +22,9 @@ def check_problem(problem: AttentionProblem, schedule: str, machine: Machine) ->
             f"head_dim must be {', '.join(map(str, HEAD_DIMS))}; got {problem.head_dim}",
             hint="pad the heads to the next of these",
         )
-    allowed = DTYPES[schedule]
-    if problem.dtype not in allowed:
-        raise UserError(f"attention on {machine.name} ({schedule}) takes {', '.join(allowed)}; got {problem.dtype!r}")
+    if problem.dtype not in chosen.dtypes:
+        allowed = ", ".join(chosen.dtypes)
+        raise UserError(f"{chosen.schedule} on {machine.name} takes {allowed}; got {problem.dtype!r}")
 
 
 def check_config(config: AttentionConfig, needed_bytes: int, machine: Machine) -> None:

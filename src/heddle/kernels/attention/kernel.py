@@ -1,4 +1,4 @@
-"""The registry entry of attention: parameters, and the kernel that each GPU runs."""
+"""The registry entries of attention: parameters, and the kernel that each GPU runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels.attention.check import check_config, check_problem
-from heddle.kernels.attention.raster import work_items
+from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import TILE, AttentionConfig, AttentionProblem
-from heddle.kernels.attention.sm90_fa3 import attention_fa3
-from heddle.kernels.attention.sm90_fa3_config import check_fa3, fa3_config, shared_bytes
+from heddle.kernels.attention.sm90_fa3 import FA3
 from heddle.machine.spec import Machine
+
+CURRENT: Mapping[str, Implementation] = {"sm_90": FA3}
+"""The kernel of `attention`, by architecture."""
 
 PARAMETERS = (
     Parameter("batch", int, 8, "sequences"),
@@ -33,14 +35,15 @@ PARAMETERS = (
 
 
 class Attention(Kernel[AttentionConfig]):
-    """O = softmax(Q K^T / sqrt(d)) V of every head, by the kernel that is current on the GPU."""
+    """O = softmax(Q K^T / sqrt(d)) V of every head; `implementations` by architecture."""
 
-    name = "attention"
-    summary = "softmax(Q K^T / sqrt(d)) V, forward: FlashAttention 3 on sm_90"
     parameters = PARAMETERS
     tile = TILE
-    architectures = ("sm_90",)
     modes = ("simt",)
+
+    def __init__(self, name: str, summary: str, implementations: Mapping[str, Implementation]) -> None:
+        self.name, self.summary, self.implementations = name, summary, implementations
+        self.architectures = tuple(implementations)
 
     def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
         """Return the problem, its parameters checked one by one."""
@@ -52,33 +55,36 @@ class Attention(Kernel[AttentionConfig]):
 
     def candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[AttentionConfig]:
         """Return the one configuration that the open kernel takes."""
-        problem = self.problem(params)
-        check_problem(problem, "fa3", machine)
-        return [fa3_config(problem, machine)]
+        problem, chosen = self.problem(params), self.implementations[machine.architecture]
+        check_problem(problem, chosen, machine)
+        return [chosen.config(problem, machine)]
 
     def build(self, machine: Machine, params: Mapping[str, Any], config: AttentionConfig | None = None) -> TileProgram:
         """Return the tile program; without a configuration that of the open kernel."""
-        problem = self.problem(params)
-        config = config or self.candidates(machine, params)[0]
-        check_config(config, shared_bytes(problem, config), machine)
-        check_fa3(problem, config, machine)
-        items = work_items(problem, config)
-        clusters = min(len(items["row"]), machine.sms // config.cluster)
-        return attention_fa3.build(
+        problem, chosen = self.problem(params), self.implementations[machine.architecture]
+        check_problem(problem, chosen, machine)
+        config = config or chosen.config(problem, machine)
+        check_config(config, chosen.shared_bytes(problem, config), machine)
+        chosen.check(problem, config, machine)
+        items = chosen.work_items(problem, config)
+        return chosen.kernel.build(
             machine.architecture,
             problem,
             config,
             items,
-            clusters,
+            chosen.clusters(len(items["row"]), config, machine),
             params={**self.check(params), "config": config.label()},
         )
 
     def reference(
         self, params: Mapping[str, Any], seed: int = 0
     ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float64]]]:
-        """Return seeded inputs by tensor name and the expected output in float64."""
+        """Return seeded inputs by tensor name and the expected output in float64; a program has some of the tensors."""
         return reference(self.problem(params), seed)
 
     def flops(self, params: Mapping[str, Any]) -> int:
         """Return 4 B H Sq Skv d, half of it if causal."""
         return self.problem(params).flops
+
+
+ATTENTION = Attention("attention", "softmax(Q K^T / sqrt(d)) V, forward; FlashAttention 3 on sm_90", CURRENT)

@@ -6,9 +6,10 @@ while the matrix unit works on the values. Groups take turns: one's softmax runs
 
 from __future__ import annotations
 
+from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
-from heddle.kernels.attention.sm90_fa3_config import GROUP_ROWS, takes_turns
+from heddle.kernels.attention.sm90_fa3_config import GROUP_ROWS, check_fa3, fa3_config, shared_bytes, takes_turns
 from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Memory
 from heddle.kernels.attention.softmax import OnlineSoftmax
 from heddle.lang import Builder, Index, Item, kernel
@@ -208,3 +209,13 @@ class Consumer:
         """Let the next group issue its products."""
         if self.turns:
             self.k.arrive(FIRST_TURN + (self.group + 1) % self.config.groups, warps=2 * GROUP_WARPS)
+
+
+FA3 = Implementation(
+    schedule="fa3",
+    dtypes=("fp16", "bf16"),
+    config=fa3_config,
+    check=check_fa3,
+    shared_bytes=shared_bytes,
+    kernel=attention_fa3,
+)

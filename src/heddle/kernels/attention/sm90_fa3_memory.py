@@ -31,7 +31,7 @@ class Blocks:
         return self.tile[self.ring]
 
     def load(self, item: Item, row: Index) -> None:
-        """Wait for a free stage and start the copy of the block at `row`; CTAs of a cluster load a part each for all."""
+        """Wait for a free stage and start the copy of the block at `row`; CTAs of a cluster load a part each."""
         self.empty.wait(self.ring, flip=True)
         self.full.expect(self.ring, bytes=self.tile.stage_bytes)
         for col in range(0, self.tile.tile.cols, self.strip):
