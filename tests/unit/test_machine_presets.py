@@ -7,9 +7,9 @@ import pytest
 
 from heddle.ir.opcodes import OPCODES
 from heddle.machine import available, describe, fitted, json_schema, machine
-from heddle.machine.fields import FIELDS, MAPPING_UNITS
+from heddle.machine.fields import FIELDS, MAPPING_UNITS, OPTIONAL_GROUP
 from heddle.machine.load import PRESETS, sources
-from heddle.machine.opset import opcodes_of
+from heddle.machine.opset import FIBER_OPCODES, opcodes_of
 from heddle.machine.spec import Machine
 
 CLOCK = ("clock_burst_mhz", "clock_sustained_mhz", "clock_time_constant_ms")
@@ -24,7 +24,7 @@ def test_fields_and_dataclass_name_the_same_things() -> None:
     assert names == FIELDS.keys() | MAPPING_UNITS.keys()
 
 
-@pytest.mark.parametrize("name", available())
+@pytest.mark.parametrize("name", [*available(), "a100+fiber", "h100+fiber", "b200+fiber"])
 def test_every_value_has_unit_kind_source(name: str) -> None:
     bare = [row.field for row in describe(machine(name)) if not row.source and FIELDS.get(row.field, None) is None]
     bare += [r.field for r in describe(machine(name)) if r.unit != "text" and not (r.unit and r.kind and r.source)]
@@ -102,7 +102,16 @@ def test_op_timing_refuses_an_opcode_of_another_generation() -> None:
 
 
 def test_every_opcode_exists_somewhere() -> None:
-    assert frozenset().union(*(opcodes_of(a) for a in ("sm_80", "sm_90", "sm_100"))) == OPCODES.keys()
+    assert frozenset().union(*(opcodes_of(a) for a in ("sm_80", "sm_90", "sm_100"))) | FIBER_OPCODES == OPCODES.keys()
+
+
+@pytest.mark.parametrize("name", available())
+def test_fiber_is_laid_over_a_machine_without_changing_the_rest(name: str) -> None:
+    plain, fiber = machine(name).as_dict(), machine(f"{name}+fiber").as_dict()
+    changed = {field for field in plain if plain[field] != fiber[field]}
+    optional = {field for field, info in FIELDS.items() if info.group == OPTIONAL_GROUP}
+    assert changed <= optional | {"name", "ops"}
+    assert fiber["ops"].keys() - plain["ops"].keys() == FIBER_OPCODES
 
 
 def test_the_schema_knows_every_field() -> None:

@@ -44,6 +44,10 @@ class Unit(IntEnum):
     SKIP = 28  # forward branch, taken when item attribute is zero
     NEXT_ITEM = 29  # advance to the next work item; branch to `target` if there is one
     EXIT = 30
+    SET_FIBER_NUM = 31  # SETFIBER: all wefts of the FIBER-thread meet; their number changes
+    BIND = 32  # DEPBAR.BIND: binds bit changes to the next instruction of the weft
+    BUSY_BIT = 33  # DEPBAR.BIT: set or clear one bit of a register group
+    WEFT_MMA = 34  # WMMA: a matrix instruction of one weft, or of four neighbours together
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,13 @@ _TABLE: dict[Unit, dict[str, str]] = {
     Unit.SKIP: {"SKIP": "branch if the item attribute is zero"},
     Unit.NEXT_ITEM: {"NEXT": "next work item"},
     Unit.EXIT: {"EXIT": "end of the warp"},
+    Unit.SET_FIBER_NUM: {"SETFIBER": "set the number of fibers"},
+    Unit.BIND: {"DEPBAR.BIND": "bind full and empty bits to the next instruction"},
+    Unit.BUSY_BIT: {"DEPBAR.BIT": "set or clear a full or empty bit"},
+    Unit.WEFT_MMA: {
+        "WMMA": "matrix product of a weft, accumulators in registers",
+        "WMMA.TM": "matrix product of a weft, accumulators in tensor memory",
+    },
 }
 
 OPCODES: dict[str, Opcode] = {

@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.ir.warp_fiber import Bind, Bit, FiberNote
+
 RZ = 255  # register 255 reads as zero and is never allocated
 SCOREBOARDS = 6  # dependence counters SB0-SB5 a warp
 LOOP_LEVELS = 4  # nested loop counters a warp
@@ -21,11 +23,15 @@ LOOP_LEVELS = 4  # nested loop counters a warp
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """An aligned group of `count` vector registers of a warp from `index` on; `reuse` sets the operand cache bit."""
+    """An aligned group of `count` vector registers of a warp from `index` on; `reuse` sets the operand cache bit.
+
+    `place` makes the index absolute (FIBER): a register of subpartition 0..3, or of the weft's own (`warp_fiber.OWN`).
+    """
 
     index: int
     count: int = 1
     reuse: bool = False
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +120,12 @@ class Instruction:
     count: Count | None = None
     attribute: str | None = None  # SKIP jumps when this item attribute is zero
     by: Literal["warp", "group", "role"] = "warp"
+    bind: Bind | None = None  # of DEPBAR.BIND: what it binds to the next instruction
+    bit: Bit = ""  # of DEPBAR.BIT: which bit of the registers src[0]
+    set_bit: bool = False  # of DEPBAR.BIT: set or clear
+    fibers: int = 0  # SETFIBER: fibers from now on
+    all_scope: bool = False  # SETFIBER: drain the pool, set its empty bits and clear its full bits
+    group: bool = False  # WMMA: with the instructions of the three neighbouring wefts, B is fetched once
     advance: tuple[str, ...] = ()  # rings that this warp advances when the instruction issues
     effect: int | None = None  # index into WarpProgram.effects
     source: int = 0  # index into WarpProgram.sources
@@ -121,7 +133,10 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """Warps [first_warp, first_warp + warps) of the CTA start at `entry`; `leader_only`: on rank 0 of a cluster."""
+    """Warps [first_warp, first_warp + warps) of the CTA start at `entry`; `leader_only`: on rank 0 of a cluster.
+
+    `base` (FIBER) is added to register indices without a place: the window that the wefts write, 0 or 256.
+    """
 
     name: str
     first_warp: int
@@ -129,6 +144,7 @@ class Role:
     entry: int
     registers_per_thread: int
     leader_only: bool = False
+    base: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +326,8 @@ class WarpProgram:
     tensor_memory_columns: int = 0
     cluster_size: int = 1
     flops: int = 0  # useful FLOPs of the whole kernel, padding and masked work not counted
-    mode: str = "simt"
+    mode: str = "simt"  # or cuda-native, fiber
+    fiber: FiberNote | None = None
     params: Mapping[str, int | float | str] = field(default_factory=dict)
 
     @property

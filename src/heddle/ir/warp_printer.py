@@ -15,6 +15,7 @@ from typing import Any
 
 from heddle.errors import UserError
 from heddle.ir.warp import RZ, SCOREBOARDS, Control, Count, Instruction, Register, WarpProgram, Work
+from heddle.ir.warp_fiber import OWN
 
 INLINE_ITEMS = 4096  # larger work tables (numbers in all) are printed compressed
 BASE64_COLUMNS = 96  # characters of compressed data a line
@@ -30,7 +31,7 @@ DECLARATIONS = {  # keyword -> field of WarpProgram, in printed order
 }
 INSTRUCTION_SYNTAX = {"op", "dst", "src", "control", "shape", "target"}  # fields with a syntax of their own
 NAME = re.compile(r"[A-Za-z_][\w.]*")
-REGISTER = re.compile(r"(?:R(\d+)|RZ)(?::(\d+))?(\.reuse)?")
+REGISTER = re.compile(r"(?:R(\d+)|RZ)(?:@(\d|own))?(?::(\d+))?(\.reuse)?")
 
 
 def print_program(program: WarpProgram) -> str:
@@ -53,10 +54,12 @@ def name_text(name: str) -> str:
 
 
 def register_text(register: Register) -> str:
-    """Return R4, R4:2 for a group, RZ for the zero register, with .reuse if the operand cache bit is set."""
-    name = "RZ" if register.index == RZ and register.count == 1 else f"R{register.index}"
+    """Return R4, R4:2 for a group, R4@2 in subpartition 2, RZ for zero, with .reuse if the operand cache bit is set."""
+    zero = register.index == RZ and register.count == 1 and register.place is None
+    name = "RZ" if zero else f"R{register.index}"
+    place = "" if register.place is None else "@own" if register.place == OWN else f"@{register.place}"
     group = f":{register.count}" if register.count != 1 else ""
-    return name + group + (".reuse" if register.reuse else "")
+    return name + place + group + (".reuse" if register.reuse else "")
 
 
 def control_text(control: Control) -> str:

@@ -10,7 +10,7 @@ from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir.opcodes import OPCODES
 from heddle.machine.fields import FIELDS, MAPPING_UNITS
 from heddle.machine.model import Place, validated
-from heddle.machine.opset import opcodes_of
+from heddle.machine.opset import FIBER_OPCODES, opcodes_of
 from heddle.machine.spec import Machine, OpTiming, Pipe, Provenance
 
 Problem = tuple[tuple[str, ...], str, str]
@@ -33,7 +33,7 @@ _AT_MOST = [
 
 def problems(machine: Machine) -> Iterator[Problem]:
     """Yield every rule between fields that the machine breaks."""
-    for rule in (_name, _orders, _shared_memory, _register_file, _opcodes, _asynchronous_units):
+    for rule in (_name, _orders, _shared_memory, _register_file, _opcodes, _asynchronous_units, _fiber):
         yield from rule(machine)
 
 
@@ -106,6 +106,22 @@ def _asynchronous_units(machine: Machine) -> Iterator[Problem]:
     for dtype in ("fp16", "bf16"):
         if dtype not in machine.tensor_rate_scale:
             yield ("tensor_rate_scale",), f"tensor_rate_scale has no entry for {dtype}", ""
+
+
+def _fiber(machine: Machine) -> Iterator[Problem]:
+    """Features build on each other, and need their opcodes and sizes."""
+    features = ("dynamic_parallelism", "fine_scheduling", "register_sharing")
+    on = [name for name in features if getattr(machine, name)]
+    if not on:
+        return
+    for name in on:
+        if not machine.dynamic_parallelism:
+            yield (name,), f"{name} needs dynamic_parallelism: registers that belong to no warp", ""
+    for name in ("max_wefts_per_subpartition", "matrix_queue_depth", "operand_prefetch_steps"):
+        if getattr(machine, name) < 1:
+            yield (name,), f"{name} = {getattr(machine, name)}: machines with {on[0]} need 1 or more", ""
+    for missing in sorted(FIBER_OPCODES - machine.ops.keys()):
+        yield ("ops",), f"ops has no timing for {missing}, which {on[0]} needs", ""
 
 
 def built(values: Mapping[str, Any], provenance: Mapping[str, Provenance], place: Place) -> Machine:

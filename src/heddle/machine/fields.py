@@ -18,6 +18,9 @@ class FieldInfo:
     group: str
 
 
+OPTIONAL_GROUP = "FIBER features"
+"""Fields that a machine need not give."""
+
 _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
     "identity": [
         ("name", "text", "any", "short name, as given to --gpu"),
@@ -112,6 +115,18 @@ _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
         ("clock_sustained_mhz", "MHz", "positive", "clock at full tensor use, after many time constants"),
         ("clock_time_constant_ms", "ms", "positive", "time in which the power limit takes hold"),
         ("l2_flush_dirty_fraction", "share", "share", "L2 lines that a benchmark's cache flush leaves dirty"),
+    ],
+    OPTIONAL_GROUP: [
+        ("dynamic_parallelism", "flag", "any", "SETFIBER: the number of wefts changes, registers belong to no warp"),
+        ("fine_scheduling", "flag", "any", "full and empty bits of registers, matrix instructions of one weft"),
+        ("register_sharing", "flag", "any", "sources in registers of another subpartition, read through the crossbar"),
+        ("sharing_scope", "text", "any", "sm, or subpartition: registers are shared within a subpartition only"),
+        ("busy_bits", "text", "any", "bind: bits change as bound; paper: every read sets and clears the full bit"),
+        ("max_wefts_per_subpartition", "wefts", "non-negative", "weft contexts"),
+        ("set_fiber_num_cycles", "cycles", "non-negative", "from the last arrival at a SETFIBER to the next issue"),
+        ("busy_bit_broadcast_cycles", "cycles", "non-negative", "until other subpartitions see a bit change"),
+        ("matrix_queue_depth", "instructions", "non-negative", "weft-level matrix instructions that may wait"),
+        ("operand_prefetch_steps", "steps", "non-negative", "steps of eight columns whose operands are read ahead"),
     ],
 }  # fmt: skip
 

@@ -16,11 +16,15 @@ from typing import Any, get_args
 
 from heddle.errors import SourceLocation, UserError
 from heddle.machine.check import built, merge, unknown_field
-from heddle.machine.fields import FIELDS, MAPPING_UNITS
+from heddle.machine.fields import FIELDS, MAPPING_UNITS, OPTIONAL_GROUP
 from heddle.machine.positions import KeyPath, locate, syntax_error_place
 from heddle.machine.spec import Kind, Machine, Provenance
 
 PRESETS = Path(__file__).parent / "presets"
+NO_FEATURE = "no FIBER feature in this machine"
+"""The source of what today's GPUs lack."""
+FIBER = "fiber"
+"""The file of features that "+fiber" lays over a machine."""
 _META = {"unit", "kind", "source", "note"}
 
 
@@ -35,13 +39,22 @@ class _Draft:
 
 def available() -> list[str]:
     """Return the names of the presets."""
-    return sorted(path.stem for path in PRESETS.glob("*.toml") if path.stem != "sources")
+    return sorted(path.stem for path in PRESETS.glob("*.toml") if path.stem not in ("sources", FIBER))
 
 
 def machine(name_or_path: str | Path) -> Machine:
-    """Load a preset by name, or a TOML file by path. Raises UserError with the place of the first mistake."""
-    path = _find(str(name_or_path), None, Path())
+    """Load a preset by name, or a TOML file by path; "h100+fiber" has all FIBER features.
+
+    Raises UserError with the place of the first mistake.
+    """
+    name = str(name_or_path)
+    path = _find(name.removesuffix(f"+{FIBER}"), None, Path())
     draft = _read(path, ())
+    if name.endswith(f"+{FIBER}"):
+        _lay_over(draft, PRESETS / f"{FIBER}.toml")
+    for feature, info in FIELDS.items():
+        if info.group == OPTIONAL_GROUP and feature not in draft.provenance:
+            draft.provenance[feature] = Provenance(unit=info.unit, kind="specified", source=NO_FEATURE)
     try:
         return built(draft.values, draft.provenance, draft.places.get)
     except UserError as error:
@@ -51,6 +64,15 @@ def machine(name_or_path: str | Path) -> Machine:
         inherited = f"the value is that of {Path(error.where.file).name}:{error.where.line}" if error.where else ""
         hint = "; ".join(part for part in (inherited, error.hint) if part)
         raise UserError(f"{path}: {error.message}", hint=hint) from None
+
+
+def _lay_over(draft: _Draft, path: Path) -> None:
+    """Set the values of a feature file in a machine, whose name gets the feature's."""
+    raw, places = _parse(path)
+    draft.places.update(places)
+    for name, entry in raw.items():
+        _add(draft, name, entry, places, path)
+    draft.values["name"] = f"{draft.values.get('name', '')}+{path.stem}"
 
 
 def _find(name: str, where: SourceLocation | None, folder: Path) -> Path:

@@ -5,6 +5,7 @@ Only the edge uses it: files and `replace` go through `validated`, the simulator
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, get_type_hints
@@ -12,7 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from heddle.errors import SourceLocation, UserError
-from heddle.machine.fields import FIELDS, Bound, FieldInfo
+from heddle.machine.fields import FIELDS, OPTIONAL_GROUP, Bound, FieldInfo
 from heddle.machine.spec import Machine
 
 Place = Callable[[tuple[str, ...]], SourceLocation | None]
@@ -54,12 +55,16 @@ class OpModel(BaseModel):
 
 @functools.cache
 def model() -> type[BaseModel]:
-    """Return the pydantic model of a resolved machine: every field of `Machine` but its provenance."""
+    """Return the pydantic model of a resolved machine: every field of `Machine` but its provenance.
+
+    Fields of the optional group take the default of the dataclass where a file does not give them.
+    """
     hints = get_type_hints(Machine)
+    defaults = {field.name: field.default for field in dataclasses.fields(Machine)}
     fields: dict[str, Any] = {
         name: (
             Annotated[hints[name], Field(description=f"{info.meaning} [{info.unit}]", **_bounds(info, hints[name]))],
-            ...,
+            defaults[name] if info.group == OPTIONAL_GROUP else ...,
         )
         for name, info in FIELDS.items()
     }

@@ -11,11 +11,13 @@ _SINCE_SM_90 = {
 }  # fmt: skip
 _ONLY_SM_90 = {"HGMMA", "QGMMA", "WARPGROUP.ARRIVE", "WARPGROUP.COMMIT", "WARPGROUP.DEPBAR"}
 _SINCE_SM_100 = {"FADD2", "FMUL2", "FFMA2", "FMNMX3", "UTCHMMA", "UTCQMMA", "UTCBAR", "LDTM", "STTM"}
+FIBER_OPCODES = frozenset({"SETFIBER", "DEPBAR.BIND", "DEPBAR.BIT", "WMMA", "WMMA.TM"})
+"""Opcodes that only machines with FIBER features execute."""
 
 
 def opcodes_of(architecture: str) -> frozenset[str]:
-    """Return the opcodes that an architecture (sm_80, sm_90, sm_100) executes."""
-    absent: set[str] = set()
+    """Return the opcodes that an architecture (sm_80, sm_90, sm_100) executes without FIBER features."""
+    absent = set(FIBER_OPCODES)
     if architecture == "sm_80":
         absent |= _SINCE_SM_90
     if architecture != "sm_90":

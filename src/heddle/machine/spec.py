@@ -134,6 +134,17 @@ class Machine:
     # L2 state of published cold runs
     l2_flush_dirty_fraction: float  # share of L2 lines that a flush leaves dirty
     instruction_miss_cycles: int = 0  # effective time for a line of eight instructions after the caches were flushed
+    # FIBER: absent unless a file or "+fiber" says otherwise (docs/reference/fiber.md)
+    dynamic_parallelism: bool = False  # SETFIBER; registers that belong to no warp
+    fine_scheduling: bool = False  # full and empty bits, matrix instructions of one weft
+    register_sharing: bool = False  # crossbar: sources in another subpartition
+    sharing_scope: Literal["sm", "subpartition"] = "sm"
+    busy_bits: Literal["bind", "paper"] = "bind"
+    max_wefts_per_subpartition: int = 0
+    set_fiber_num_cycles: int = 0
+    busy_bit_broadcast_cycles: int = 1
+    matrix_queue_depth: int = 0  # weft-level matrix instructions of a subpartition that may wait
+    operand_prefetch_steps: int = 0  # steps of eight columns whose operands may be read ahead
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
     def replace(self, **changes: Any) -> Machine:

@@ -1,0 +1,38 @@
+"""What FIBER adds to a warp program: bound bits, and what a FIBER-thread takes of the register file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OWN = -1
+"""`Register.place` of an absolute address in the weft's own subpartition."""
+BIND_SLOTS = 4
+"""Source slots A, B, C, D that a bind can name."""
+BUSY_BIT_GROUPS = (1, 2, 4, 8)
+"""Aligned registers that one DEPBAR.BIT names."""
+
+Bit = Literal["", "empty", "full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """What DEPBAR.BIND binds to the next instruction of its weft (docs/reference/fiber.md, section 3).
+
+    `consume`: source slots (0 is A) that are given back by this read; `scoped`: only for the reader's subpartition.
+    `hold`: the destination stays full until it is consumed; `readers`: in each of these subpartitions (none: once).
+    """
+
+    consume: tuple[int, ...] = ()
+    hold: bool = False
+    readers: tuple[int, ...] = ()
+    scoped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiberNote:
+    """What a FIBER-thread takes: `registers` vector registers of each subpartition, of them the pool [first, limit)."""
+
+    registers: int
+    pool_first: int = 0
+    pool_limit: int = 0
