@@ -23,7 +23,10 @@ FORMS: dict[type, str] = {int: "whole number", str: "text", tuple: "whole number
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A kernel parameter; a text parameter has `choices`, a number is at least `least`."""
+    """A kernel parameter; a text parameter has `choices`, a number is at least `least`.
+
+    `small`: the value that `heddle check` takes where none is given; without it a large default is cut down.
+    """
 
     name: str
     type: type[int] | type[str]
@@ -31,6 +34,7 @@ class Parameter:
     meaning: str
     choices: tuple[str, ...] = ()
     least: int = 1
+    small: int | None = None
 
     @property
     def allowed(self) -> str:

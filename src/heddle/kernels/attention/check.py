@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from heddle.errors import UserError
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
@@ -10,18 +13,24 @@ from heddle.machine.spec import Machine
 HEAD_DIMS = (64, 128, 256)
 
 
-def check_problem(problem: AttentionProblem, chosen: Implementation, machine: Machine) -> None:
-    """Raise UserError if the machine's kernel cannot run the problem; the message names the rule."""
-    if problem.heads_q % problem.heads_kv:
+def check_sizes(params: Mapping[str, Any]) -> None:
+    """Raise UserError if sizes contradict each other, whatever the machine."""
+    if params["causal"] > 1:
+        raise UserError(f"parameter 'causal' must be 0 or 1, got {params['causal']}")
+    if params["heads_q"] % params["heads_kv"]:
         raise UserError(
-            f"heads_q = {problem.heads_q} must be a multiple of heads_kv = {problem.heads_kv}",
-            hint="give both: heads_kv = heads_q is multi-head attention, heads_kv = 1 multi-query attention",
+            f"heads_q = {params['heads_q']} must be a multiple of heads_kv = {params['heads_kv']}",
+            hint="heads_kv = heads_q is multi-head attention, heads_kv = 1 multi-query attention",
         )
-    if problem.head_dim not in HEAD_DIMS:
+    if params["head_dim"] not in HEAD_DIMS:
         raise UserError(
-            f"head_dim must be {', '.join(map(str, HEAD_DIMS))}; got {problem.head_dim}",
+            f"head_dim must be {', '.join(map(str, HEAD_DIMS))}; got {params['head_dim']}",
             hint="pad the heads to the next of these",
         )
+
+
+def check_problem(problem: AttentionProblem, chosen: Implementation, machine: Machine) -> None:
+    """Raise UserError if the machine's kernel cannot run the problem; the message names the rule."""
     if problem.dtype not in chosen.dtypes:
         allowed = ", ".join(chosen.dtypes)
         raise UserError(f"{chosen.schedule} on {machine.name} takes {allowed}; got {problem.dtype!r}")

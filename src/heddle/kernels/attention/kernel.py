@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
-from heddle.kernels.attention.check import check_config, check_problem
+from heddle.kernels.attention.check import check_config, check_problem, check_sizes
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import TILE, AttentionConfig, AttentionProblem
@@ -22,11 +21,11 @@ CURRENT: Mapping[str, Implementation] = {"sm_90": FA3}
 """The kernel of `attention`, by architecture."""
 
 PARAMETERS = (
-    Parameter("batch", int, 8, "sequences"),
-    Parameter("heads_q", int, 16, "query heads"),
-    Parameter("heads_kv", int, 16, "key and value heads, a divisor of heads_q"),
+    Parameter("batch", int, 8, "sequences", small=1),
+    Parameter("heads_q", int, 16, "query heads", small=2),
+    Parameter("heads_kv", int, 0, "key and value heads, a divisor of heads_q; 0: as many", least=0),
     Parameter("seqlen_q", int, 4096, "queries of a sequence"),
-    Parameter("seqlen_kv", int, 4096, "keys of a sequence"),
+    Parameter("seqlen_kv", int, 0, "keys of a sequence; 0: as many as queries", least=0),
     Parameter("head_dim", int, 128, "elements of a head: 64, 128 or 256"),
     Parameter("causal", int, 0, "1: a query sees no later key, the masks aligned to the end", least=0),
     Parameter("dtype", str, "fp16", "type of Q, K and V", choices=("fp16", "bf16", "fp8_e4m3")),
@@ -45,12 +44,18 @@ class Attention(Kernel[AttentionConfig]):
         self.name, self.summary, self.implementations = name, summary, implementations
         self.architectures = tuple(implementations)
 
+    def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
+        checked = super().check(params)
+        checked["heads_kv"] = checked["heads_kv"] or checked["heads_q"]
+        checked["seqlen_kv"] = checked["seqlen_kv"] or checked["seqlen_q"]
+        check_sizes(checked)
+        return checked
+
     def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
         """Return the problem, its parameters checked one by one."""
         checked = self.check(params)
         del checked["direction"]
-        if checked["causal"] > 1:
-            raise UserError(f"parameter 'causal' must be 0 or 1, got {checked['causal']}")
         return AttentionProblem(**{**checked, "causal": bool(checked["causal"])})
 
     def candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[AttentionConfig]:
