@@ -68,27 +68,36 @@ def test_the_tensor_track_holds_the_matrix_units_busy_cycles(tmp_path: Path) -> 
     assert slices[0].name == "HGMMA 64x16x16 Mma gemm.py:17"
 
 
-def test_logged_waits_are_drawn_with_their_reason(tmp_path: Path) -> None:
+def waits_before_the_first_product(tmp_path: Path, *logged: tuple[int, int, Stall], skip: int = 0) -> list[str]:
+    """Return the waits drawn before the first wgmma wait of warp 0 issues; `logged`: begin, end, reason before it."""
     log = tiny.run()
     first = log[(log["kind"] == EventKind.ISSUE) & (log["pc"] == tiny.MMA_WAIT) & (log["warp"] == 0)][0]
-    wait = np.zeros(1, EVENT)
-    wait["kind"], wait["pc"], wait["detail"] = EventKind.WAIT, tiny.MMA_WAIT, Stall.GMMA
-    wait["begin"], wait["end"] = first["begin"] - 5, first["begin"]
-    result = tiny.result(np.concatenate([log, wait]))
+    waits = np.zeros(len(logged), EVENT)
+    for wait, (begin, end, reason) in zip(waits, logged, strict=True):
+        wait["kind"], wait["pc"], wait["detail"] = EventKind.WAIT, tiny.MMA_WAIT, reason
+        wait["begin"], wait["end"] = first["begin"] - begin, first["begin"] - end
+    result = tiny.result(np.concatenate([log, waits]))
+    if skip:
+        end = int(first["begin"])
+        result.repeats = [(end - 2 * skip, end - skip, 1)]
     write_trace(result, tiny.program(), machine("h100"), tmp_path / "t.pftrace")
-    tracks, _ = read_trace(tmp_path / "t.pftrace")
-    names = [p.name for t in tracks if t.path[-1] == "warp 0" for p in t.slices if p.name.startswith("wait")]
-    assert names == ["wait: gmma"]
+    (track,) = (t for t in read_trace(tmp_path / "t.pftrace")[0] if t.path[-1] == "warp 0")
+    issued = next(p.begin for p in track.slices if p.details.get("pc") == tiny.COMMIT)
+    return [p.name for p in track.slices if issued < p.begin < first["begin"] and "gemm.py" not in p.name]
 
 
-def test_gaps_without_a_log_get_the_reason_of_their_instructions(tmp_path: Path) -> None:
-    tracks, _ = traced(tmp_path)
-    pieces = tracks["SM 0", "consumer", "warp 0"].slices
-    gaps = {p.name for p in pieces if p.name.startswith("wait")}
-    assert {"wait: gmma", "wait: mbarrier"} <= gaps
-    last = max((p for p in pieces if p.name == "wait: gmma"), key=lambda p: p.begin)
-    issue = next(p for p in pieces if p.details.get("pc") == tiny.MMA_WAIT and p.begin == last.end)
-    assert issue.name == "WARPGROUP.DEPBAR"
+def test_logged_waits_are_drawn_with_their_reason(tmp_path: Path) -> None:
+    drawn = waits_before_the_first_product(tmp_path, (5, 0, Stall.GMMA))
+    assert drawn[-1] == "wait: gmma"
+
+
+def test_what_is_not_logged_is_the_stall_count_and_then_the_turn_of_others(tmp_path: Path) -> None:
+    drawn = waits_before_the_first_product(tmp_path, (5, 2, Stall.GMMA))
+    assert drawn == ["wait: wait", "wait: gmma", "wait: not_selected"]
+
+
+def test_time_that_was_skipped_is_no_wait(tmp_path: Path) -> None:
+    assert waits_before_the_first_product(tmp_path, skip=5) == ["fast-forward"]
 
 
 def test_the_file_says_what_it_leaves_out(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,19 @@ from numpy.typing import NDArray
 
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import WarpProgram
-from heddle.metrics.stalls import stall_name
-from heddle.sim.result import EventKind, Stall
+from heddle.sim.result import EventKind
+from heddle.trace._gaps import Covered, Gaps
 from heddle.trace._slices import Detail, Slice, Track
-from heddle.trace._wait_reasons import WaitReasons
 
 
-def warp_tracks(events: NDArray[Any], program: WarpProgram, sm_name: str, slots: int) -> list[Track]:
+def warp_tracks(
+    events: NDArray[Any], program: WarpProgram, sm_name: str, subpartitions: int, covered: Covered
+) -> list[Track]:
     """Return one track a warp of one SM, grouped by role (and by CTA slot where the SM holds several)."""
+    issues = events[events["kind"] == EventKind.ISSUE]
+    part = issues["warp"] % subpartitions
+    turns = [set(issues["begin"][part == p].tolist()) for p in range(subpartitions)]
+    slots = int(events["slot"].max(initial=0)) + 1
     tracks = []
     for slot in range(slots):
         here = events[events["slot"] == slot]
@@ -28,36 +32,34 @@ def warp_tracks(events: NDArray[Any], program: WarpProgram, sm_name: str, slots:
                     continue
                 group = f"{role.name} (CTA slot {slot})" if slots > 1 else role.name
                 track = Track((sm_name, group, f"warp {warp}"), description=f"role {role.name}, warp {warp} of the CTA")
-                track.slices = warp_slices(mine, program)
+                gaps = Gaps(mine[mine["kind"] == EventKind.WAIT], turns[warp % subpartitions], covered)
+                track.slices = warp_slices(mine[mine["kind"] == EventKind.ISSUE], program, gaps)
                 tracks.append(track)
     return tracks
 
 
-def warp_slices(events: NDArray[Any], program: WarpProgram) -> list[Slice]:
+def warp_slices(issues: NDArray[Any], program: WarpProgram, gaps: Gaps) -> list[Slice]:
     """Return the slices of one warp, outer ones before the inner ones that they contain."""
-    issues = events[events["kind"] == EventKind.ISSUE]
-    issues = issues[np.argsort(issues["begin"], kind="stable")]
-    waits = _waits_by_pc(events[events["kind"] == EventKind.WAIT])
-    reasons = WaitReasons(program)
     slices: list[Slice] = []
     run: list[Slice] = []
-    label, run_begin, last_end = "", 0, -1
-    for record in issues:
+    label, run_begin, last_end, previous = "", 0, 0, -1
+    for record in issues[np.argsort(issues["begin"], kind="stable")]:
         pc, begin = int(record["pc"]), int(record["begin"])
         name = source_label(program, pc)
-        if last_end < 0:  # first issue of the log: the time before it is not known to be this warp's
-            run_begin = last_end = begin
+        if previous < 0:  # the first issue of a CTA's warp, or of the log
+            run_begin = last_end = stall_end = gaps.resident(last_end, begin)
+        else:
+            stall_end = last_end - 1 + max(1, program.instructions[previous].control.stall)
         if name != label and run:
             slices += [Slice(run_begin, last_end, label), *run]
             run, run_begin = [], last_end
         label = name
-        run += _logged(last_end, begin, waits.get(pc, [])) if waits else reasons.gap(last_end, begin, pc)
-        reasons.issued(pc)
+        run += gaps.between(last_end, begin, stall_end)
         run.append(Slice(begin, begin + 1, program.instructions[pc].op, _details(record, program)))
-        last_end = begin + 1
+        previous, last_end = pc, begin + 1
         if OPCODES[program.instructions[pc].op].unit is Unit.EXIT:
             slices += [Slice(run_begin, last_end, label), *run]
-            run, label, last_end = [], "", -1
+            run, label, previous = [], "", -1
     if run:
         slices += [Slice(run_begin, last_end, label), *run]
     return slices
@@ -71,23 +73,6 @@ def source_label(program: WarpProgram, pc: int) -> str:
     place = program.sources[source]
     file = place.file.rsplit("/", 1)[-1]
     return f"{place.operation or program.instructions[pc].op} {file}:{place.line}"
-
-
-def _waits_by_pc(waits: NDArray[Any]) -> dict[int, list[tuple[int, int, int]]]:
-    """Return the logged waits by the instruction that waits: (begin, end, reason)."""
-    by_pc: dict[int, list[tuple[int, int, int]]] = {}
-    for record in waits:
-        by_pc.setdefault(int(record["pc"]), []).append(
-            (int(record["begin"]), int(record["end"]), int(record["detail"]))
-        )
-    return by_pc
-
-
-def _logged(begin: int, end: int, waits: list[tuple[int, int, int]]) -> Iterator[Slice]:
-    """Yield the logged waits that lie between two issues."""
-    for first, last, reason in waits:
-        if first >= begin and last <= end:
-            yield Slice(first, last, f"wait: {stall_name(Stall(reason))}")
 
 
 def _details(record: Any, program: WarpProgram) -> dict[str, Detail]:

@@ -16,6 +16,7 @@ from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.metrics.provenance import heddle_version, machine_hash, program_hash
 from heddle.sim.result import EventKind, SimResult
+from heddle.trace._gaps import Covered, Span
 from heddle.trace._perfetto import write_tracks
 from heddle.trace._slices import Detail, Slice, Track
 from heddle.trace._unit_tracks import barrier_tracks, unit_tracks
@@ -45,8 +46,9 @@ def write_trace(
     shown = min(sms or program.cluster_size, result.simulated_sms)
     events = _window(result.log, first_cycle, first_cycle + cycles, shown)
     tracks = [*_fast_forward(result)]
+    covered = Covered(first_cycle, _skips(result))
     for sm in range(shown):
-        tracks += _sm_tracks(events[events["sm"] == sm], program, machine, sm)
+        tracks += _sm_tracks(events[events["sm"] == sm], program, machine, sm, covered)
     about = _about(result, program, machine, shown, first_cycle, cycles)
     with written_whole(Path(path)) as file:
         write_tracks(file, tracks, about)
@@ -58,17 +60,21 @@ def _window(log: NDArray[Any], first: int, last: int, sms: int) -> NDArray[Any]:
     return inside
 
 
-def _sm_tracks(events: NDArray[Any], program: WarpProgram, machine: Machine, sm: int) -> list[Track]:
+def _sm_tracks(events: NDArray[Any], program: WarpProgram, machine: Machine, sm: int, covered: Covered) -> list[Track]:
     if not events.size:
         return []
     name = f"SM {sm}"
-    slots = int(events["slot"].max()) + 1
     of_warps = events[(events["kind"] == EventKind.ISSUE) | (events["kind"] == EventKind.WAIT)]
     return [
-        *warp_tracks(of_warps, program, name, slots),
+        *warp_tracks(of_warps, program, name, machine.subpartitions, covered),
         *unit_tracks(events, program, machine, name),
         *barrier_tracks(events, program, name),
     ]
+
+
+def _skips(result: SimResult) -> list[Span]:
+    """Return the spans of time for which there is no log: they repeat the span before them."""
+    return [(end, end + (end - begin) * times) for begin, end, times in result.repeats]
 
 
 def _fast_forward(result: SimResult) -> list[Track]:
