@@ -97,7 +97,8 @@ def test_what_is_not_logged_is_the_stall_count_and_then_the_turn_of_others(tmp_p
 
 
 def test_time_that_was_skipped_is_no_wait(tmp_path: Path) -> None:
-    assert waits_before_the_first_product(tmp_path, skip=5) == ["fast-forward"]
+    drawn = waits_before_the_first_product(tmp_path, (8, 0, Stall.GMMA), skip=5)
+    assert drawn == ["wait: wait", "wait: gmma", "fast-forward"]
 
 
 def test_the_file_says_what_it_leaves_out(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Gaps:
         at = begin
         for first, last, reason in self._logged(begin, end):
             yield from self._unlogged(at, first, begin, stall_end)
-            yield _wait(first, last, reason)
+            yield from self._wait(first, last, reason)
             at = last
         yield from self._unlogged(at, end, begin, stall_end)
 
@@ -63,20 +63,23 @@ class Gaps:
     def _unlogged(self, at: int, end: int, begin: int, stall_end: int) -> Iterator[Slice]:
         if at >= end:
             return
-        if any(at < last and first < end for first, last in self._covered.skips):
-            yield Slice(at, end, "fast-forward")
-            return
         waited = at
         if at == begin:
             waited = end
             while waited > at and waited - 1 in self._turns:
                 waited -= 1
             waited = min(end, max(waited, stall_end))
-        if at < waited:
-            yield _wait(at, waited, Stall.WAIT)
-        if waited < end:
-            yield _wait(waited, end, Stall.NOT_SELECTED)
+        yield from self._wait(at, waited, Stall.WAIT)
+        yield from self._wait(waited, end, Stall.NOT_SELECTED)
 
-
-def _wait(begin: int, end: int, reason: Stall) -> Slice:
-    return Slice(begin, end, f"wait: {stall_name(reason)}")
+    def _wait(self, begin: int, end: int, reason: Stall) -> Iterator[Slice]:
+        """Yield a wait, cut where fast-forward passed over it."""
+        name = f"wait: {stall_name(reason)}"
+        for first, last in self._covered.skips:
+            if begin < last and first < end:
+                if begin < first:
+                    yield Slice(begin, first, name)
+                yield Slice(max(begin, first), min(end, last), "fast-forward")
+                begin = min(end, last)
+        if begin < end:
+            yield Slice(begin, end, name)
