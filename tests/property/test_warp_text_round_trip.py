@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from heddle.ir import warp
 from heddle.ir.opcodes import OPCODES
+from heddle.ir.warp_fiber import OWN, TENSOR
 from heddle.ir.warp_text import parse_program, print_program
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,5}", fullmatch=True) | st.sampled_from(
@@ -48,7 +49,8 @@ def builds(kind: Any, **overrides: st.SearchStrategy[Any]) -> st.SearchStrategy[
 
 
 SPECIAL: dict[Any, st.SearchStrategy[Any]] = {int: INTEGERS, str: NAMES, bool: st.booleans()}
-SPECIAL[warp.Register] = st.builds(warp.Register, st.integers(0, 255), st.integers(1, 128), st.booleans())
+PLACES = st.none() | st.sampled_from([OWN, TENSOR]) | st.integers(0, 9)
+SPECIAL[warp.Register] = st.builds(warp.Register, st.integers(0, 511), st.integers(1, 128), st.booleans(), PLACES)
 COUNTERS = st.integers(0, warp.SCOREBOARDS - 1)
 SPECIAL[warp.Control] = builds(
     warp.Control,

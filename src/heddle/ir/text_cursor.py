@@ -13,7 +13,7 @@ from heddle.errors import SourceLocation, UserError
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<comment>//.*)|(?P<string>"(?:\\.|[^"\\])*")|(?P<control>\[B[-\d]{6}:R[-\d]:W[-\d]:S\d+\])
-    |(?P<register>(?:R\d+|RZ)(?:@(?:\d|own))?(?:(?=:\d):\d+)?(?:\.reuse)?(?![\w.]))
+    |(?P<register>(?:R\d+|RZ)(?:@(?:\d|own|tm))?(?:(?=:\d):\d+)?(?:\.reuse)?(?![\w.]))
     |(?P<number>[-+]?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+(?:[eE][-+]?\d+)?|inf)(?![\w.]))
     |(?P<name>[^\W\d][\w.]*)|(?P<arrow>->)|(?P<mark>[=,:(){}\[\]]))""",
     re.VERBOSE,

@@ -7,6 +7,16 @@ from typing import Literal
 
 OWN = -1
 """`Register.place` of an absolute address in the weft's own subpartition."""
+TENSOR = -2
+"""`Register.place` of tensor memory: the index counts groups of 32 columns of the weft's own subpartition."""
+TENSOR_COLUMNS = 32
+"""Columns of tensor memory that have one pair of bits in each subpartition."""
+SUBPARTITIONS = 4
+"""Subpartitions that the selector of a source can name."""
+WINDOW = 256
+"""Registers that a destination's index can name from a base on; the last of them reads as zero."""
+FIBERS = 32
+"""Fibers of a weft."""
 BIND_SLOTS = 4
 """Source slots A, B, C, D that a bind can name."""
 BUSY_BIT_GROUPS = (1, 2, 4, 8)
@@ -27,6 +37,11 @@ class Bind:
     hold: bool = False
     readers: tuple[int, ...] = ()
     scoped: bool = False
+
+
+def wefts_of(fibers: int) -> int:
+    """Return the wefts that hold a number of fibers."""
+    return -(-fibers // FIBERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from heddle.ir.field_reader import field_types, read_fields, read_integer, read_
 from heddle.ir.opcodes import OPCODES
 from heddle.ir.text_cursor import LineCursor, Token
 from heddle.ir.warp import RZ, Control, Instruction, Register, Role, WarpProgram, Work
-from heddle.ir.warp_fiber import OWN
+from heddle.ir.warp_fiber import OWN, TENSOR
 from heddle.ir.warp_printer import DECLARATIONS, INSTRUCTION_SYNTAX, REGISTER
 
 SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
@@ -242,7 +242,7 @@ def _register(cursor: LineCursor) -> Register:
     match = REGISTER.fullmatch(cursor.take().text)
     assert match is not None
     index, at, count, reuse = match.groups()
-    place = None if at is None else OWN if at == "own" else int(at)
+    place = {None: None, "own": OWN, "tm": TENSOR}[at] if at in (None, "own", "tm") else int(at)
     return Register(int(index) if index else RZ, int(count or "1"), reuse is not None, place)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from heddle.errors import UserError
 from heddle.ir.warp import RZ, SCOREBOARDS, Control, Count, Instruction, Register, WarpProgram, Work
-from heddle.ir.warp_fiber import OWN
+from heddle.ir.warp_fiber import OWN, TENSOR
 
 INLINE_ITEMS = 4096  # larger work tables (numbers in all) are printed compressed
 BASE64_COLUMNS = 96  # characters of compressed data a line
@@ -31,7 +31,7 @@ DECLARATIONS = {  # keyword -> field of WarpProgram, in printed order
 }
 INSTRUCTION_SYNTAX = {"op", "dst", "src", "control", "shape", "target"}  # fields with a syntax of their own
 NAME = re.compile(r"[A-Za-z_][\w.]*")
-REGISTER = re.compile(r"(?:R(\d+)|RZ)(?:@(\d|own))?(?::(\d+))?(\.reuse)?")
+REGISTER = re.compile(r"(?:R(\d+)|RZ)(?:@(\d|own|tm))?(?::(\d+))?(\.reuse)?")
 
 
 def print_program(program: WarpProgram) -> str:
@@ -54,10 +54,14 @@ def name_text(name: str) -> str:
 
 
 def register_text(register: Register) -> str:
-    """Return R4, R4:2 for a group, R4@2 in subpartition 2, RZ for zero, with .reuse if the operand cache bit is set."""
+    """Return R4, R4:2 for a group, RZ for zero, with .reuse if the operand cache bit is set.
+
+    R4@2 lies in subpartition 2, R4@own in the weft's own; R4@tm is tensor memory.
+    """
     zero = register.index == RZ and register.count == 1 and register.place is None
     name = "RZ" if zero else f"R{register.index}"
-    place = "" if register.place is None else "@own" if register.place == OWN else f"@{register.place}"
+    names = {None: "", OWN: "@own", TENSOR: "@tm"}
+    place = names.get(register.place, f"@{register.place}")
     group = f":{register.count}" if register.count != 1 else ""
     return name + place + group + (".reuse" if register.reuse else "")
 
