@@ -125,19 +125,19 @@ def test_configurations_that_break_a_rule(gpu: str, config: GemmConfig, expected
 
 
 def test_unknown_kernel_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"unknown kernel 'gem'; allowed: gemm\n  hint: did you mean 'gemm'\?"):
+    with pytest.raises(UserError, match=r"unknown kernel 'gem'; allowed: .*gemm\n  hint: did you mean 'gemm'\?"):
         find_kernel("gem")
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 200))
 @settings(max_examples=60, deadline=None)
 def test_every_tile_comes_once_in_grouped_order(rows: int, cols: int, wave: int) -> None:
-    order = list(grouped_order(rows, cols, (128, 256), wave))
-    assert sorted(order) == [(row, col) for row in range(rows) for col in range(cols)]
+    order = grouped_order(rows, cols, (128, 256), wave).tolist()
+    assert sorted(order) == [[row, col] for row in range(rows) for col in range(cols)]
 
 
 def test_a_wave_touches_few_rows_of_a_and_b() -> None:
-    first = list(grouped_order(64, 64, (128, 128), 132))[:132]
+    first = grouped_order(64, 64, (128, 128), 132)[:132].tolist()
     assert len({row for row, _ in first}) + len({col for _, col in first}) <= 8 + 17
 
 

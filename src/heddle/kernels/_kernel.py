@@ -97,6 +97,10 @@ class Kernel(ABC, Generic[Config]):
     def candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[Config]:
         """Return the configurations worth trying on a machine."""
 
+    def library_candidates(self, library: str, machine: Machine, params: Mapping[str, Any]) -> list[Config]:
+        """Return those that a library is known to have. Raises UserError where the library's are not listed."""
+        raise UserError(f"no configurations of {library} are listed for {self.name}")
+
     @abstractmethod
     def build(self, machine: Machine, params: Mapping[str, Any], config: Config | None = None) -> TileProgram:
         """Return the tile program for a machine and a configuration."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from heddle.errors import UnsupportedError, UserError
+from heddle.errors import UnsupportedError, UserError, unknown_name
 from heddle.kernels.gemm.check import check_config, stages_that_fit
 from heddle.kernels.gemm.estimate import estimate_cycles
+from heddle.kernels.gemm.libraries import LIBRARIES, Sm90Tile
 from heddle.kernels.gemm.raster import item_count
-from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, Schedule, ceil_div
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
 from heddle.machine.spec import Machine
 
 ROW_BYTES = 128
@@ -40,7 +41,7 @@ SM80_TILES: tuple[tuple[int, int, int, int, tuple[int, int]], ...] = (
     (16, 64, 128, 4, (1, 4)),
 )
 """Rows, columns, step of k, stages, warps along rows and columns."""
-SM90_TILES: tuple[tuple[Schedule, int, int], ...] = (
+SM90_TILES: tuple[Sm90Tile, ...] = (
     ("cooperative", 128, 256),
     ("cooperative", 256, 128),
     ("cooperative", 128, 224),
@@ -69,15 +70,29 @@ SM100_TILES: tuple[tuple[int, int], ...] = (
 """CTAs of a pair, columns; a CTA has 128 rows."""
 
 
-def candidates(problem: GemmProblem, machine: Machine) -> list[GemmConfig]:
-    """Return up to `MOST` configurations that fit, those with the lowest estimate first; never empty."""
+def candidates(problem: GemmProblem, machine: Machine, library: str = "") -> list[GemmConfig]:
+    """Return up to `MOST` configurations that fit, those with the lowest estimate first; never empty.
+
+    `library`: one of `libraries.LIBRARIES`, whose tiles are known and which does not cut k.
+    """
     found: list[GemmConfig] = []
-    for tile in {"sm_80": _sm80, "sm_90": _sm90, "sm_100": _sm100}[machine.architecture](problem):
+    for tile in _tiles(problem, machine, library):
         deep = tile if machine.architecture == "sm_80" else _deepest(problem, tile, machine)
-        for config in _splits(problem, deep, machine):
+        for config in [deep] if library else _splits(problem, deep, machine):
             if config not in found and _fits(problem, config, machine):
                 found.append(config)
     return sorted(found, key=lambda config: estimate_cycles(problem, config, machine))[:MOST]
+
+
+def _tiles(problem: GemmProblem, machine: Machine, library: str) -> Iterable[GemmConfig]:
+    """Return the tiles of a library, or those of the architecture."""
+    if not library:
+        return {"sm_80": _sm80, "sm_90": _sm90, "sm_100": _sm100}[machine.architecture](problem)
+    if library not in LIBRARIES:
+        raise unknown_name("library", library, LIBRARIES)
+    if machine.architecture not in LIBRARIES[library]:
+        raise UserError(f"the tiles of {library} are listed for {', '.join(LIBRARIES[library])}, not {machine.name}")
+    return _sm90(problem, LIBRARIES[library][machine.architecture])
 
 
 def _sm80(problem: GemmProblem) -> Iterable[GemmConfig]:
@@ -88,9 +103,9 @@ def _sm80(problem: GemmProblem) -> Iterable[GemmConfig]:
             )
 
 
-def _sm90(problem: GemmProblem) -> Iterable[GemmConfig]:
+def _sm90(problem: GemmProblem, tiles: Iterable[Sm90Tile] = SM90_TILES) -> Iterable[GemmConfig]:
     tile_k = ROW_BYTES // problem.element_bytes
-    for schedule, tile_m, tile_n in SM90_TILES:
+    for schedule, tile_m, tile_n in tiles:
         plain = GemmConfig(schedule=schedule, tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, stages=2)
         for config in (replace(plain, cluster=2), replace(plain, cluster=2, cluster_side="n"), plain):
             if _worth(problem, tile_m * config.cluster_m, tile_n * config.cluster_n, least_m=64):

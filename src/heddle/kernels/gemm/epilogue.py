@@ -13,6 +13,8 @@ STORE_ROW_BYTES = 128
 STORE_STAGE_BYTES = 16384
 """Staging memory of one bulk store; two are in flight."""
 STORE_STAGES = 2
+STORE_REGISTERS = 64
+"""Registers of a thread that hold one store's columns on their way from tensor memory: half of its budget."""
 FRAGMENT_PAIR_COLUMNS = 16
 """Columns that one stmatrix of four 8 x 8 matrices covers; stores are cut at multiples of it."""
 TMA_ALIGNMENT_BYTES = 16
@@ -33,6 +35,8 @@ def store_columns(problem: GemmProblem, config: GemmConfig) -> int:
         return config.tile_n
     size = problem.element_bytes
     limit = min(config.tile_n, STORE_ROW_BYTES // size, STORE_STAGE_BYTES // (config.tile_m * size))
+    if config.schedule == "tcgen05":  # a thread has one row of the tile, and each column is a register
+        limit = min(limit, STORE_REGISTERS)
     aligned = limit // FRAGMENT_PAIR_COLUMNS * FRAGMENT_PAIR_COLUMNS
     wide = (cols for cols in range(aligned, 0, -FRAGMENT_PAIR_COLUMNS) if config.tile_n % cols == 0)
     return next(wide, min(limit, config.tile_n))

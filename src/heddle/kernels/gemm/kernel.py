@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels.gemm.candidates import candidates
-from heddle.kernels.gemm.check import check_config, check_problem, check_sizes
+from heddle.kernels.gemm.check import check_config, check_items, check_problem, check_sizes
 from heddle.kernels.gemm.raster import item_count, work_items
 from heddle.kernels.gemm.reference import reference
 from heddle.kernels.gemm.shape import TILE, GemmConfig, GemmProblem, ceil_div
@@ -55,6 +55,12 @@ class Gemm(Kernel[GemmConfig]):
         check_problem(problem, machine)
         return candidates(problem, machine)
 
+    def library_candidates(self, library: str, machine: Machine, params: Mapping[str, Any]) -> list[GemmConfig]:
+        """Return the tiles worth trying of a library of `libraries`."""
+        problem = self.problem(params)
+        check_problem(problem, machine)
+        return candidates(problem, machine, library)
+
     def build(self, machine: Machine, params: Mapping[str, Any], config: GemmConfig | None = None) -> TileProgram:
         """Return the tile program; without a configuration the first candidate is taken."""
         problem = self.problem(params)
@@ -64,6 +70,7 @@ class Gemm(Kernel[GemmConfig]):
             check_sizes(config)
             config = replace(config, stages=min(config.stages, ceil_div(problem.k, config.tile_k) + 1))
         check_config(problem, config, machine)
+        check_items(problem, config)
         count = item_count(problem, config)
         clusters = count if config.schedule == "multistage" else min(count, machine.sms // config.cluster)
         wave = machine.sms // config.cluster

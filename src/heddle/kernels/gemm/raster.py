@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
 
@@ -11,8 +13,8 @@ GROUP_SIZES = (8, 16)
 """Tiles that a group is wide; wider groups share more of one operand and less of the other."""
 
 
-def grouped_order(rows: int, cols: int, tile: tuple[int, int], wave: int) -> Iterator[tuple[int, int]]:
-    """Yield (row tile, column tile) group by group; inside a group the grouped side runs fastest.
+def grouped_order(rows: int, cols: int, tile: tuple[int, int], wave: int) -> NDArray[np.int64]:
+    """Return [tiles, 2]: (row tile, column tile) group by group; inside a group the grouped side runs fastest.
 
     Side and width are chosen so that the `wave` tiles that run at one time touch the fewest rows of A and B.
     """
@@ -25,10 +27,13 @@ def grouped_order(rows: int, cols: int, tile: tuple[int, int], wave: int) -> Ite
 
     side, size = min(choices, key=footprint)
     along, across = (rows, cols) if side == 0 else (cols, rows)
+    order = np.empty((along * across, 2), dtype=np.int64)
     for first in range(0, along, size):
-        for other in range(across):
-            for position in range(first, min(first + size, along)):
-                yield (position, other) if side == 0 else (other, position)
+        group = np.arange(first, min(first + size, along))
+        place = slice(first * across, first * across + len(group) * across)
+        order[place, side] = np.tile(group, across)
+        order[place, 1 - side] = np.repeat(np.arange(across), len(group))
+    return order
 
 
 def k_slices(k_blocks: int, split_k: int) -> list[tuple[int, int]]:
@@ -46,21 +51,18 @@ def work_items(problem: GemmProblem, config: GemmConfig, clusters: int, wave: in
     height, width = config.tile_m * config.cluster_m, config.tile_n * config.cluster_n
     rows, cols = ceil_div(problem.m, height), ceil_div(problem.n, width)
     slices = k_slices(ceil_div(problem.k, config.tile_k), config.split_k)
-    order = list(grouped_order(rows, cols, (height, width), wave))
-    items = [(row, col, part) for row, col in order for part in range(config.split_k)]
-    columns = {
-        "row": [row * height for row, _, _ in items],
-        "col": [col * width for _, col, _ in items],
-        "k_blocks": [slices[part][1] for _, _, part in items],
-    }
+    order = np.repeat(grouped_order(rows, cols, (height, width), wave), config.split_k, axis=0)
+    part = np.arange(len(order)) % config.split_k
+    blocks = np.array(slices)[part]
+    columns = {"row": order[:, 0] * height, "col": order[:, 1] * width, "k_blocks": blocks[:, 1]}
     if config.split_k > 1:
-        columns["k_begin"] = [slices[part][0] * config.tile_k for _, _, part in items]
-        columns["semaphore"] = [row * cols + col for row, col, _ in items]
-        columns["is_last"] = [int(part == config.split_k - 1) for _, _, part in items]
+        columns["k_begin"] = blocks[:, 0] * config.tile_k
+        columns["semaphore"] = order[:, 0] * cols + order[:, 1]
+        columns["is_last"] = (part == config.split_k - 1).astype(np.int64)
     if config.schedule == "pingpong":
-        columns["turn0"] = [1 - index // clusters % 2 for index in range(len(items))]
-        columns["turn1"] = [index // clusters % 2 for index in range(len(items))]
-    return columns
+        odd = np.arange(len(order)) // clusters % 2
+        columns["turn0"], columns["turn1"] = 1 - odd, odd
+    return {name: column.tolist() for name, column in columns.items()}
 
 
 def item_count(problem: GemmProblem, config: GemmConfig) -> int:
