@@ -15,8 +15,14 @@ from numpy.typing import NDArray
 from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
+from heddle.sim.core.memory_layout import ENTRY_WORDS
 from heddle.sim.launch_occupancy import Occupancy, occupancy
-from heddle.sim.launch_work import hand_out, item_weights, items_inside
+from heddle.sim.launch_work import item_weights, items_inside, shares
+from heddle.sim.memory_spaces import stream_spaces
+
+MOST_TAG_BYTES = 1 << 29
+"""Memory for the tags of all blocks of the program's tensors."""
+WORD_BYTES = 8
 
 __all__ = ["LaunchPlan", "Occupancy", "occupancy", "plan_launch"]
 
@@ -72,7 +78,7 @@ class LaunchPlan:
 
 
 def _check(program: WarpProgram, machine: Machine) -> None:
-    """Raise UserError if the program's work or cluster shape cannot be launched."""
+    """Raise UserError if the program's work or cluster shape cannot be launched, or its tensors are too large."""
     work = program.work
     if work.items.ndim != 2 or not len(work.items):
         raise UserError(f"{program.name}: there are no work items", hint="every problem size must be at least 1")
@@ -83,6 +89,14 @@ def _check(program: WarpProgram, machine: Machine) -> None:
             f"{program.name}: clusters of {program.cluster_size} CTAs; "
             f"{machine.name} allows 1 to {machine.max_cluster_size}",
             hint="choose a smaller cluster",
+        )
+    spaces = {space.number: space for space in stream_spaces(program)}.values()
+    tag_bytes = sum(space.blocks * (ENTRY_WORDS + space.pieces) for space in spaces) * WORD_BYTES
+    if tag_bytes > MOST_TAG_BYTES:
+        raise UserError(
+            f"{program.name}: its tensors have {sum(space.blocks for space in spaces):,} blocks, whose L2 tags take "
+            f"{tag_bytes:,} bytes; at most {MOST_TAG_BYTES:,} are set up, so that a run stays below 1 GB of memory",
+            hint="simulate a part, as half of the rows, and scale the time: beyond a few waves it grows with the work",
         )
 
 
@@ -114,12 +128,8 @@ def plan_launch(program: WarpProgram, machine: Machine) -> LaunchPlan:
     wanted = rows if work.schedule == "launch" else min(work.grid, rows)
     clusters = min(wanted, groups * slots)
     weights = item_weights(program)
-    lists: list[list[int]]
-    if work.schedule == "static":
-        lists = [list(range(c, rows, clusters)) for c in range(clusters)]
-    else:
-        lists = hand_out(weights, clusters)
-    items = tuple(np.array(rows_of, dtype=np.int64) for rows_of in lists)
+    static = work.schedule == "static"
+    items = tuple(shares(np.ones_like(weights) if static else weights, clusters))
     return LaunchPlan(
         occupancy=fit,
         schedule=work.schedule,

@@ -20,11 +20,15 @@ SIMULATED = 6  # candidates that are simulated at most
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The chosen configuration; cycles by label of what was simulated to choose it, and what would not compile, why."""
+    """The chosen configuration; cycles by label of what was simulated to choose it, and what would not compile, why.
+
+    `from_slices`: the cycles are estimates from slices (`heddle.study.slices`).
+    """
 
     config: Any
     cycles: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    from_slices: bool = False
 
 
 def shortlist(kernel: str, machine: Machine, params: Mapping[str, Any], candidates: Sequence[Config]) -> list[Config]:

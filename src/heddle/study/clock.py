@@ -45,13 +45,15 @@ def clock_mhz(machine: Machine, tensor_utilization: float, duration_ms: float, *
     return min(round(clock / STEP_MHZ) * STEP_MHZ, machine.max_clock_mhz)
 
 
-def settle(machine: Machine, simulate: Callable[[float], AtClock], *, rested: bool) -> float:
-    """Return the clock at which simulating and deriving the clock agree within `TOLERANCE`.
+def settle(
+    machine: Machine, simulate: Callable[[float], AtClock], *, rested: bool, first_mhz: float | None = None
+) -> float:
+    """Return the clock at which simulating and deriving the clock agree within `TOLERANCE`, tried first at `first_mhz`.
 
     Cycles depend on the clock (DRAM is fixed in ns), tensor use on cycles, the clock on tensor use: a contraction,
     since a higher clock costs cycles where DRAM limits and so lowers tensor use.
     """
-    clock = clock_mhz(machine, 1.0, 0.0, rested=rested)
+    clock = first_mhz or clock_mhz(machine, 1.0, 0.0, rested=rested)
     for _ in range(MAX_ROUNDS):
         seen = simulate(clock)
         duration_ms = seen.cycles / clock / 1e3

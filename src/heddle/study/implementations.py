@@ -1,4 +1,4 @@
-"""What is publicly known of the kernel behind a measured family: tile fields that are fixed instead of chosen."""
+"""What is publicly known of the kernel behind a measured family: its tiles, or tile fields that are fixed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ TABLE = Path(__file__).parent / "implementations.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Implementation:
-    """Fixed fields of the tile configuration of a family's kernel, and where that is known from."""
+    """Fixed fields of the tile configuration of a family's kernel, its list of tiles, and where that is known from."""
 
     pins: Mapping[str, Any] = field(default_factory=dict)
+    library: str = ""
     why: str = ""
 
 

@@ -1,135 +1,38 @@
 """One question, one answer: which tile, at which clock, how long. Every simulation on the way goes through the store.
 
-`request` checks what a person asked for; `run` chooses the tile, settles the clock and returns the result JSON.
+`run` chooses the tile, settles the clock and returns the result JSON; `heddle.study.requests` checks the question.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from heddle.errors import UserError, unknown_name
+from heddle.errors import UserError
 from heddle.kernels.registry import find_kernel
-from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
 from heddle.metrics.provenance import machine_hash
 from heddle.study import store
-from heddle.study.case_file import Case
 from heddle.study.choose import Choice, choose, shortlist
 from heddle.study.clock import AtClock, settle
-from heddle.study.implementations import implementation
-from heddle.study.tiles import config_fields, pinned
+from heddle.study.rank import FULL_TURNS, check_turns, loop_turns
+from heddle.study.requests import Request, request, request_of
+from heddle.study.tiles import pinned
 
 if TYPE_CHECKING:
     from heddle.ir.warp import WarpProgram
-    from heddle.sim.memory_system import L2State, Mode
     from heddle.study.pool import Progress
+
+# what compiles and simulates is imported where it is used: a stored answer needs no compiler
+
+__all__ = ["Request", "choice_clock", "compiled", "request", "request_of", "run", "tile_choice", "write_timeline"]
 
 NOT_SIMULATED = frozenset(
     {"description", "tensor_peak_clock_mhz", "tdp_watts", "kernel_launch_us", "kernel_drain_us"}
     | {"clock_burst_mhz", "clock_sustained_mhz", "clock_time_constant_ms"}
 )
 """Machine fields that no simulation at a given clock sees: a change of them asks for no new simulation."""
-L2_STATES = ("warm", "cold", "flushed")
-SIMULATIONS = ("representative", "chip")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A checked question.
-
-    `pins`: fields of the tile configuration; `config`: all of it, nothing is chosen; `rested`: the chip was idle.
-    """
-
-    kernel: str
-    machine: Machine
-    mode: str
-    params: Mapping[str, Any]
-    pins: Mapping[str, Any] = field(default_factory=dict)
-    config: Any = None
-    clock_mhz: float | None = None
-    clock_source: str = ""
-    l2_state: L2State = "warm"
-    rested: bool = False
-    includes_launch: bool = False
-    simulation: Mode = "representative"
-    profile: bool = False
-
-
-def request(
-    kernel: str,
-    gpu: str | Machine,
-    *,
-    mode: str = "simt",
-    clock_mhz: float | None = None,
-    l2_state: str = "warm",
-    simulation: str = "representative",
-    profile: bool = False,
-    texts: Mapping[str, Any] | None = None,
-) -> Request:
-    """Check a question. `texts` are kernel parameters and pinned tile fields, as text or values. Raises UserError."""
-    found = find_kernel(kernel)
-    machine = load_machine(gpu) if isinstance(gpu, str) else gpu
-    if machine.architecture not in found.architectures:
-        names = ", ".join(found.architectures)
-        raise UserError(f"{kernel} is written for {names}; {machine.name} is {machine.architecture}")
-    for kind, given, allowed in (
-        ("mode", mode, found.modes),
-        ("L2 state", l2_state, L2_STATES),
-        ("simulation", simulation, SIMULATIONS),
-    ):
-        if given not in allowed:
-            raise unknown_name(kind, given, allowed)
-    if clock_mhz is not None and not 0 < clock_mhz <= machine.max_clock_mhz:
-        raise UserError(
-            f"a clock of {clock_mhz:g} MHz is not possible; {machine.name} runs at up to {machine.max_clock_mhz:g}"
-        )
-    params, pins = _parted(kernel, machine, texts or {})
-    return Request(
-        kernel=kernel,
-        machine=machine,
-        mode=mode,
-        params=params,
-        pins=pins,
-        clock_mhz=clock_mhz,
-        clock_source="given" if clock_mhz else "",
-        l2_state=cast("L2State", l2_state),
-        rested=l2_state != "warm",
-        simulation=cast("Mode", simulation),
-        profile=profile,
-    )
-
-
-def _parted(kernel: str, machine: Machine, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Part values into checked kernel parameters and pins of tile fields."""
-    found = find_kernel(kernel)
-    names = [parameter.name for parameter in found.parameters]
-    params = found.check({name: value for name, value in values.items() if name in names})
-    rest = {name: value for name, value in values.items() if name not in names}
-    if rest:
-        tile = config_fields(found.candidates(machine, params))
-        for name in rest:
-            if name not in tile:
-                raise unknown_name(f"parameter of {kernel}", name, [*names, *tile])
-    return params, rest
-
-
-def request_of(case: Case) -> Request:
-    """Return the question that a measured case asks: sizes, L2 state, clock, launch, the tile where it is known."""
-    found = find_kernel(case.kernel)
-    names = {parameter.name for parameter in found.parameters}
-    given: dict[str, Any] = {**case.sizes, "dtype": case.dtype, "causal": int(case.causal), "direction": case.direction}
-    asked = request(
-        case.kernel,
-        case.gpu,
-        clock_mhz=case.clock_mhz,
-        l2_state=case.l2_state,
-        texts={**{n: v for n, v in given.items() if n in names}, **implementation(case.family).pins},
-    )
-    source = "stated by the case" if case.clock_mhz else ""
-    return dataclasses.replace(asked, rested=case.gaps, includes_launch=case.includes_launch, clock_source=source)
 
 
 def run(asked: Request, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -142,17 +45,36 @@ def run(asked: Request, *, progress: Progress | None = None) -> dict[str, Any]:
 def _answer(asked: Request, report: Progress) -> dict[str, Any]:
     machine = asked.machine
     choice = tile_choice(asked, report)
-
-    def at(clock: float) -> AtClock:
-        row = _simulated(asked, choice.config, clock)
-        return AtClock(row["cycles"], row["tensor_utilization"])
-
-    clock = asked.clock_mhz or settle(machine, at, rested=asked.rested)
+    asked = dataclasses.replace(asked, config=choice.config)
+    turns = max(_turns(asked, [choice.config]), default=0)
+    if asked.simulation == "representative":
+        check_turns(asked.kernel, turns)
+    clock = asked.clock_mhz or _settled(asked, turns > FULL_TURNS)
     row = _simulated(asked, choice.config, clock, profile=asked.profile)
     row["provenance"]["clock_source"] = asked.clock_source or "clock model"
     row["provenance"]["machine_hash"] = machine_hash(machine)
-    row["choice"] = {"cycles": dict(choice.cycles), "refused": dict(choice.refused), "clock_mhz": choice_clock(asked)}
+    row["choice"] = {
+        "cycles": dict(choice.cycles),
+        "refused": dict(choice.refused),
+        "clock_mhz": choice_clock(asked),
+        "from_slices": choice.from_slices,
+    }
     return _with_launch(row, machine) if asked.includes_launch else row
+
+
+def _settled(asked: Request, costly: bool) -> float:
+    """Return the clock of the clock model; where a simulation is costly, the search begins where slices settle."""
+
+    def at(clock: float) -> AtClock:
+        row = _simulated(asked, asked.config, clock)
+        return AtClock(row["cycles"], row["tensor_utilization"])
+
+    def by_slice(clock: float) -> AtClock:
+        row = _estimated(asked, asked.config, clock)
+        return AtClock(row["cycles"], row["tensor_utilization"])
+
+    first = settle(asked.machine, by_slice, rested=asked.rested) if costly else None
+    return settle(asked.machine, at, rested=asked.rested, first_mhz=first)
 
 
 def choice_clock(asked: Request) -> float:
@@ -161,28 +83,45 @@ def choice_clock(asked: Request) -> float:
 
 
 def tile_choice(asked: Request, report: Progress) -> Choice:
-    """Choose among the kernel's candidates that agree with the pins."""
+    """Choose among the kernel's candidates that agree with the pins; by slices if one of them is costly."""
     if asked.config is not None:
         return Choice(config=asked.config)
     found = find_kernel(asked.kernel)
-    candidates = pinned(found.candidates(asked.machine, asked.params), asked.pins)
-    tried = shortlist(asked.kernel, asked.machine, asked.params, candidates)
+    where = asked.machine, asked.params
+    offered = found.library_candidates(asked.library, *where) if asked.library else found.candidates(*where)
+    tried = shortlist(asked.kernel, *where, pinned(offered, asked.pins))
+    # chip mode is for the answer, not for the choice
+    quick = dataclasses.replace(asked, simulation="representative", profile=False)
+    turns = _turns(asked, tried)
+    check_turns(asked.kernel, min(turns, default=0))
+    costly = len(tried) > 1 and max(turns, default=0) > FULL_TURNS
     done = 0
 
     def cycles_of(config: Any) -> int:
         nonlocal done
         report(done, len(tried), "tile")
         done += 1
-        # chip mode is for the answer, not for the choice
-        quick = dataclasses.replace(asked, simulation="representative")
-        return int(_simulated(quick, config, choice_clock(asked))["cycles"])
+        return int((_estimated if costly else _simulated)(quick, config, choice_clock(asked))["cycles"])
 
-    return choose(tried, cycles_of)
+    return dataclasses.replace(choose(tried, cycles_of), from_slices=costly)
+
+
+def _turns(asked: Request, configs: Sequence[Any]) -> list[int]:
+    """Return the loop turns of each configuration that can be built; why the others cannot, `choose` says."""
+    from heddle import pipeline
+
+    found = []
+    for config in configs:
+        try:
+            found.append(loop_turns(pipeline.tile_program(asked.kernel, asked.machine, asked.params, config)))
+        except UserError:
+            continue
+    return found
 
 
 def compiled(asked: Request) -> WarpProgram:
     """Return the warp program of a question: the pinned tile, else the one that `run` would choose."""
-    from heddle import pipeline  # imported where something is compiled: a stored answer needs no compiler
+    from heddle import pipeline
 
     choice = tile_choice(asked, lambda done, total, what: None)
     return pipeline.compile_kernel(asked.kernel, asked.machine, asked.params, choice.config)
@@ -204,6 +143,19 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
     return trace.write_trace(result, program, asked.machine, path)
 
 
+def _described(asked: Request, config: Any, clock: float) -> dict[str, Any]:
+    """Return what decides a simulation, for its key in the store."""
+    return {
+        "machine": {name: value for name, value in asked.machine.as_dict().items() if name not in NOT_SIMULATED},
+        "kernel": asked.kernel,
+        "mode": asked.mode,
+        "params": dict(asked.params),
+        "config": config,
+        "clock_mhz": clock,
+        "l2_state": asked.l2_state,
+    }
+
+
 def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = False) -> dict[str, Any]:
     """Simulate one configuration at one clock, or take the stored row."""
 
@@ -215,18 +167,22 @@ def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = Fal
             clock_mhz=clock, l2_state=asked.l2_state, simulation=asked.simulation, profile=profile,
         )  # fmt: skip
 
-    description = {
-        "machine": {name: value for name, value in asked.machine.as_dict().items() if name not in NOT_SIMULATED},
-        "kernel": asked.kernel,
-        "mode": asked.mode,
-        "params": dict(asked.params),
-        "config": config,
-        "clock_mhz": clock,
-        "l2_state": asked.l2_state,
-        "simulation": asked.simulation,
-        "profile": profile,
-    }
-    return store.remembered(description, simulated)
+    return store.remembered(
+        {**_described(asked, config, clock), "simulation": asked.simulation, "profile": profile}, simulated
+    )
+
+
+def _estimated(asked: Request, config: Any, clock: float) -> dict[str, Any]:
+    """Estimate one configuration at one clock from a slice, or take the stored row: cycles and tensor use."""
+
+    def estimate() -> dict[str, Any]:
+        from heddle.study import slices
+
+        program = compiled(dataclasses.replace(asked, config=config))
+        cycles, use = slices.estimated(program, asked.machine, clock_mhz=clock, l2_state=asked.l2_state)
+        return {"cycles": cycles, "tensor_utilization": use}
+
+    return store.remembered({**_described(asked, config, clock), "slice": True}, estimate, store.SEARCH_ROOMS)
 
 
 def _with_launch(row: dict[str, Any], machine: Machine) -> dict[str, Any]:

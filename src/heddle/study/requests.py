@@ -1,0 +1,128 @@
+"""A question to the simulator, checked: which kernel on which machine, with which sizes, tile, clock and state of L2.
+
+`request` checks what a person asked for, `request_of` asks what a measured case asks; `heddle.study.runs` answers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from heddle.errors import UserError, unknown_name
+from heddle.kernels.registry import find_kernel
+from heddle.machine.load import machine as load_machine
+from heddle.machine.spec import Machine
+from heddle.study.case_file import Case
+from heddle.study.implementations import implementation
+from heddle.study.tiles import config_fields
+
+if TYPE_CHECKING:
+    from heddle.sim.memory_system import L2State, Mode
+
+L2_STATES = ("warm", "cold", "flushed")
+SIMULATIONS = ("representative", "chip")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A checked question.
+
+    `pins`: fields of the tile configuration; `config`: all of it, nothing is chosen; `library`: whose tiles are tried,
+    if not all; `rested`: the chip was idle.
+    """
+
+    kernel: str
+    machine: Machine
+    mode: str
+    params: Mapping[str, Any]
+    pins: Mapping[str, Any] = field(default_factory=dict)
+    config: Any = None
+    library: str = ""
+    clock_mhz: float | None = None
+    clock_source: str = ""
+    l2_state: L2State = "warm"
+    rested: bool = False
+    includes_launch: bool = False
+    simulation: Mode = "representative"
+    profile: bool = False
+
+
+def request(
+    kernel: str,
+    gpu: str | Machine,
+    *,
+    mode: str = "simt",
+    clock_mhz: float | None = None,
+    l2_state: str = "warm",
+    simulation: str = "representative",
+    profile: bool = False,
+    texts: Mapping[str, Any] | None = None,
+) -> Request:
+    """Check a question. `texts` are kernel parameters and pinned tile fields, as text or values. Raises UserError."""
+    found = find_kernel(kernel)
+    machine = load_machine(gpu) if isinstance(gpu, str) else gpu
+    if machine.architecture not in found.architectures:
+        names = ", ".join(found.architectures)
+        raise UserError(f"{kernel} is written for {names}; {machine.name} is {machine.architecture}")
+    for kind, given, allowed in (
+        ("mode", mode, found.modes),
+        ("L2 state", l2_state, L2_STATES),
+        ("simulation", simulation, SIMULATIONS),
+    ):
+        if given not in allowed:
+            raise unknown_name(kind, given, allowed)
+    if clock_mhz is not None and not 0 < clock_mhz <= machine.max_clock_mhz:
+        raise UserError(
+            f"a clock of {clock_mhz:g} MHz is not possible; {machine.name} runs at up to {machine.max_clock_mhz:g}"
+        )
+    params, pins = _parted(kernel, machine, texts or {})
+    return Request(
+        kernel=kernel,
+        machine=machine,
+        mode=mode,
+        params=params,
+        pins=pins,
+        clock_mhz=clock_mhz,
+        clock_source="given" if clock_mhz else "",
+        l2_state=cast("L2State", l2_state),
+        rested=l2_state != "warm",
+        simulation=cast("Mode", simulation),
+        profile=profile,
+    )
+
+
+def _parted(kernel: str, machine: Machine, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Part values into checked kernel parameters and pins of tile fields."""
+    found = find_kernel(kernel)
+    names = [parameter.name for parameter in found.parameters]
+    params = found.check({name: value for name, value in values.items() if name in names})
+    rest = {name: value for name, value in values.items() if name not in names}
+    if rest:
+        tile = config_fields(found.candidates(machine, params))
+        for name in rest:
+            if name not in tile:
+                raise unknown_name(f"parameter of {kernel}", name, [*names, *tile])
+    return params, rest
+
+
+def request_of(case: Case) -> Request:
+    """Return the question that a measured case asks: sizes, L2 state, clock, launch, the tile where it is known."""
+    found = find_kernel(case.kernel)
+    names = {parameter.name for parameter in found.parameters}
+    given: dict[str, Any] = {**case.sizes, "dtype": case.dtype, "causal": int(case.causal), "direction": case.direction}
+    asked = request(
+        case.kernel,
+        case.gpu,
+        clock_mhz=case.clock_mhz,
+        l2_state=case.l2_state,
+        texts={**{n: v for n, v in given.items() if n in names}, **implementation(case.family).pins},
+    )
+    return dataclasses.replace(
+        asked,
+        library=implementation(case.family).library,
+        rested=case.gaps,
+        includes_launch=case.includes_launch,
+        clock_source="stated by the case" if case.clock_mhz else "",
+    )
