@@ -13,6 +13,7 @@ from heddle.errors import UnsupportedError, UserError
 from heddle.interp._arithmetic import elementwise
 from heddle.ir import tile as t
 from heddle.ir.warp import Instruction, WarpProgram
+from heddle.lang._data import ELEMENTWISE
 from heddle.machine import machine
 from heddle.passes import PASSES, compile_program, run_passes
 from heddle.passes.select import SelectInstructions
@@ -209,7 +210,7 @@ def test_too_much_shared_memory_is_refused_with_the_sum() -> None:
 def test_every_elementwise_function_can_be_executed_with_numbers() -> None:
     for function, steps in FP32_STEPS.items():
         sources = 1 + max(int(name) for _, names in steps for name in names if name != "t")
-        values = [np.full((2, 2), 0.5, np.float32)] * max(sources, 2 if function == "scale" else 1)
+        values = [np.full((2, 2), 0.5, np.float32)] * max(sources, ELEMENTWISE.get(function, 1))
         assert np.isfinite(elementwise(function, values)).all()
 
 

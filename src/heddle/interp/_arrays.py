@@ -78,6 +78,14 @@ class TileArray:
             self._full.add(id(box))
         return True
 
+    def forget(self, box: Box) -> None:
+        """Make the elements of a box unwritten: something else now lies in their place."""
+        b = self.clipped(box)
+        where = (b.stage, slice(b.row, b.row_end), slice(b.col, b.col_end))
+        self.values[where] = np.nan
+        self.written[where] = False
+        self._full.clear()
+
     def read(self, box: Box) -> Values:
         """Return the values of a box; elements outside the array are zero. The result may be a view."""
         b = self.clipped(box)

@@ -13,6 +13,7 @@ from heddle.interp._arrays import Box, TileArray
 from heddle.interp._boxes import BoxMaker
 from heddle.interp._clocks import Knowledge
 from heddle.interp._events import ASYNCHRONOUS_UNITS, WARPS_PER_GROUP
+from heddle.interp._overlay import Overlays
 from heddle.interp._warps import Cta, Warp
 from heddle.interp.hazards import HazardList, History, Mode, Site, Touch
 from heddle.ir.opcodes import OPCODES, Unit
@@ -52,6 +53,7 @@ class Effects:
         self.program, self.tensors, self.hazards = program, tensors, hazards
         self.objects = {o.name: o for o in program.objects}
         self.boxes = BoxMaker(program)
+        self.overlays = Overlays(program.objects)
         self.inputs = {t.name for t in program.tensors if t.role == "input"}
         self.histories: dict[tuple[str, int], History] = {}
         self.private = _private_objects(program)
@@ -198,6 +200,8 @@ class Effects:
             touch.end = max(touch.end, doing.visible)
             self._enter(array, history, touch, doing.knowledge)
         array.write(box, values, add=mode == "reduce", exact=exact)
+        for name, part in self.overlays.overwritten(access.object, box):
+            self._array(doing.warp, self.objects[name], cta).forget(part)
 
     def _touch(self, doing: Doing, mode: Mode, array: TileArray, box: Box) -> Touch:
         warp = doing.warp
@@ -205,7 +209,7 @@ class Effects:
             box = array.clipped(box)
         touch = Touch(
             mode,
-            box,
+            self.overlays.box(array.description.name, box),
             doing.begin,
             doing.end,
             warp.cta.cluster.number,
@@ -253,7 +257,7 @@ class Effects:
         if access.object in self.private:
             return array, box, None
         owner = doing.warp.index if description.space == "register" else -1
-        key = (access.object, box.stage, owner)
+        key = (self.overlays.base(access.object), box.stage, owner)
         history = cta.histories.get(key)
         if history is None:
             rows = description.shape[-2]

@@ -84,6 +84,7 @@ _TABLE: dict[Unit, dict[str, str]] = {
         "SEL": "select",
         "ISETP": "integer compare to predicate",
         "PLOP3": "predicate logic",
+        "R2P": "bits of a register to predicates",
         "MOV": "move",
         "VIADD": "integer add",
         "UMOV": "uniform move",

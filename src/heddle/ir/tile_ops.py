@@ -139,7 +139,7 @@ class LoadTensorMemory(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTensorMemory(Op):
-    """Register tile (of the tensor-memory tile's dtype) -> tensor memory, and wait for it.
+    """Register tile (of the tensor-memory tile's dtype) -> tensor memory, and with `wait`, wait for all stores so far.
 
     The part that is stored has the size of `dst` and begins at column `src_col` of the register tile.
     """
@@ -147,6 +147,7 @@ class StoreTensorMemory(Op):
     dst: TmemRef
     src: str
     src_col: int = 0
+    wait: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +163,7 @@ class Elementwise(Op):
     """dst = function(sources) element by element on register tiles of equal layout: add, mul, sub, max, exp2, cast, ...
 
     A source of one column is broadcast over the columns. `source_cols`, if given, is the first column that each source
-    takes part with; the part has the size of `dst`.
+    takes part with; the part has the size of `dst`, or of its columns [dst_col, dst_col + dst_cols) if that is not 0.
     """
 
     function: str
@@ -170,6 +171,8 @@ class Elementwise(Op):
     sources: tuple[str, ...]
     scalars: tuple[float, ...] = ()
     source_cols: tuple[int, ...] = ()
+    dst_col: int = 0
+    dst_cols: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

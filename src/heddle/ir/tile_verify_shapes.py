@@ -15,12 +15,16 @@ MAX_BOX_ROWS = 256
 TRANSPOSABLE_BYTES = 2
 """Only 16-bit operands may be stored with the summed extent outermost (PTX ISA, wgmma and tcgen05 major-ness)."""
 
+COLUMN_BYTES = 4
+"""Of a column of tensor memory."""
+
 Shape = tuple[int, int]
 
 
 def verify_shapes(program: tile.TileProgram) -> None:
     """Raise UserError where shapes do not fit."""
     tiles = _Tiles(program)
+    _overlays(program)
     for op, _ in walk(program):
         for ref in (*references(op, tile.SharedRef), *references(op, tile.TmemRef)):
             _inside(ref, tiles.shape(ref.tile), op.where)
@@ -36,6 +40,24 @@ def verify_shapes(program: tile.TileProgram) -> None:
             _elementwise(op, tiles)
         elif isinstance(op, tile.RowReduce):
             _equal("the destination", tiles.shape(op.dst), (tiles.shape(op.src)[0], 1), op.where)
+
+
+def _overlays(program: tile.TileProgram) -> None:
+    """A tile that overlays another has its stages and rows, and lies inside its columns."""
+    by_name = {memory.name: memory for memory in program.tensor_memory}
+    for memory in program.tensor_memory:
+        if memory.overlays is None:
+            continue
+        if memory.overlays not in by_name or by_name[memory.overlays].overlays is not None:
+            raise UserError(f"{memory.name!r} overlays {memory.overlays!r}, which is no tile with columns of its own")
+        under = by_name[memory.overlays]
+        first = memory.overlay_col * COLUMN_BYTES
+        end, size = first + memory.cols * dtype_bytes(memory.dtype), under.cols * dtype_bytes(under.dtype)
+        if (memory.rows, memory.stages) != (under.rows, under.stages) or first < 0 or end > size:
+            raise UserError(
+                f"{memory.name!r} ({memory.stages} x {memory.rows} rows, bytes {first} to {end} of a row) does not lie "
+                f"inside {under.name!r} ({under.stages} x {under.rows} rows of {size} bytes)"
+            )
 
 
 class _Tiles:
@@ -111,7 +133,10 @@ def _mma(op: tile.Mma, tiles: _Tiles) -> None:
 
 
 def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
-    rows, cols = tiles.shape(op.dst)
+    rows, width = tiles.shape(op.dst)
+    cols = op.dst_cols or width
+    if op.dst_col < 0 or op.dst_col + cols > width:
+        raise UserError(f"columns {op.dst_col} to {op.dst_col + cols} are not inside {op.dst!r}", where=op.where)
     offsets = op.source_cols or (0,) * len(op.sources)
     if len(offsets) != len(op.sources):
         raise UserError("source_cols needs one column for each source", where=op.where)

@@ -25,7 +25,8 @@ LOOP_LEVELS = 4  # nested loop counters a warp
 class Register:
     """An aligned group of `count` vector registers of a warp from `index` on; `reuse` sets the operand cache bit.
 
-    `place` makes the index absolute (FIBER): a register of subpartition 0..3, or of the weft's own (`warp_fiber.OWN`).
+    `place` makes the index absolute (FIBER): a register of subpartition 0..3, or of the weft's own (`warp_fiber.OWN`);
+    with `warp_fiber.TENSOR` it is a group of 32 columns of tensor memory.
     """
 
     index: int
@@ -287,7 +288,8 @@ class Effect:
 class DataObject:
     """An array that effects touch: shared or tensor memory [stages, rows, cols], registers [rows, cols], or global.
 
-    `scope`: warp, group (four warps), cta, cluster or global: how many copies exist.
+    `scope`: warp, group (four warps), cta, cluster or global: how many copies exist. `overlays`: an object in tensor
+    memory whose 32-bit columns, stage by stage, this one uses again from column `overlay_col` on.
     """
 
     name: str
@@ -295,6 +297,8 @@ class DataObject:
     shape: tuple[int, ...]
     dtype: str
     scope: Literal["warp", "group", "cta", "cluster", "global"]
+    overlays: str | None = None
+    overlay_col: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

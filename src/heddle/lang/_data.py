@@ -20,19 +20,24 @@ ELEMENTWISE: dict[str, int] = {
     "silu": 1,
     "cast": 1,
     "copy": 1,
-    "scale": 1,
-    "scaled_sub": 2,
-    "exp2_scaled_sub": 2,
-    "exp2_poly_scaled_sub": 2,
+    "scale": 2,
+    "scaled_sub": 3,
+    "exp2_scaled_sub": 3,
+    "exp2_poly_scaled_sub": 3,
+    "exp2_mixed": 3,
+    "choose": 2,
+    "check": 1,
     "log2": 1,
     "reciprocal": 1,
     "neg": 1,
     "relu": 1,
 }
-"""Elementwise functions and how many tiles each takes.
+"""Elementwise functions and how many operands each takes, tiles and then scalars.
 
 `scale` multiplies by its scalar; `scaled_sub` is x * scalar - y, `exp2_scaled_sub` 2 to the power of that, and
-`exp2_poly_scaled_sub` the same by a polynomial on the FMA pipe.
+`exp2_poly_scaled_sub` the same by a polynomial on the FMA pipe. `exp2_mixed` is 2 to the power of x: of each `scalar0`
+columns the last `scalar1` by the polynomial. `choose` and `check` give x, as what depends on numbers is a policy of the
+kernel; they cost a comparison, and a selection between x and y or a vote of the warp.
 """
 
 Registers = RegisterHandle | RegisterPart
@@ -113,8 +118,18 @@ class DataOps(SyncOps):
         else:
             raise UserError(f"cannot load from {type(src).__name__}", where=where)
 
-    def store(self, dst: GlobalBox | SharedBox | TensorMemoryBox, src: Registers, *, reduce: bool = False) -> None:
-        """Store a register tile, or columns of it, converted to the destination's type; `reduce`: add."""
+    def store(
+        self,
+        dst: GlobalBox | SharedBox | TensorMemoryBox,
+        src: Registers,
+        *,
+        reduce: bool = False,
+        wait: bool = True,
+    ) -> None:
+        """Store a register tile, or columns of it, converted to the destination's type; `reduce`: add.
+
+        To tensor memory, `wait=False` leaves the wait to a later such store, which waits for all.
+        """
         (name, col, rows, cols), where = _register(src, "the source"), caller()
         if isinstance(dst, GlobalBox):
             _equal("the destination", dst.size or (rows, cols), (rows, cols))
@@ -125,7 +140,7 @@ class DataOps(SyncOps):
             self._emit(tile.StoreShared(dst=dst.ref, src=name, src_col=col, where=where))
         elif isinstance(dst, TensorMemoryBox) and not reduce:
             _equal("the destination", (dst.ref.rows, dst.ref.cols), (rows, cols))
-            self._emit(tile.StoreTensorMemory(dst=dst.ref, src=name, src_col=col, where=where))
+            self._emit(tile.StoreTensorMemory(dst=dst.ref, src=name, src_col=col, wait=wait, where=where))
         else:
             raise UserError(f"cannot {'reduce' if reduce else 'store'} to {type(dst).__name__}", where=where)
 
@@ -133,18 +148,17 @@ class DataOps(SyncOps):
         """Set all elements of a register tile."""
         self._emit(tile.Fill(dst=_whole(dst, "the destination"), value=value, where=caller()))
 
-    def elementwise(
-        self, function: str, dst: RegisterHandle, *sources: Registers, scalars: tuple[float, ...] = ()
-    ) -> None:
+    def elementwise(self, function: str, dst: Registers, *sources: Registers, scalars: tuple[float, ...] = ()) -> None:
         """Compute dst = function(sources) element by element; a source of one column is broadcast over the columns."""
-        name, where = _whole(dst, "the destination"), caller()
+        (name, dst_col, dst_rows, dst_cols), where = _register(dst, "the destination"), caller()
         if function not in ELEMENTWISE:
             raise unknown_name("elementwise function", function, ELEMENTWISE, where)
         if len(sources) + len(scalars) < ELEMENTWISE[function] or not sources:
-            raise UserError(f"{function} takes {ELEMENTWISE[function]} operands, got {len(sources)}", where=where)
+            given = len(sources) + len(scalars)
+            raise UserError(f"{function} takes {ELEMENTWISE[function]} operands, got {given}", where=where)
         parts = [_register(source, "a source") for source in sources]
         for _, _, rows, cols in parts:
-            _equal("a source", (rows, cols), (dst.tile.rows, 1 if cols == 1 else dst.tile.cols))
+            _equal("a source", (rows, cols), (dst_rows, 1 if cols == 1 else dst_cols))
         offsets = tuple(col for _, col, _, _ in parts)
         self._emit(
             tile.Elementwise(
@@ -153,6 +167,8 @@ class DataOps(SyncOps):
                 sources=tuple(part[0] for part in parts),
                 scalars=scalars,
                 source_cols=offsets if any(offsets) else (),
+                dst_col=dst_col,
+                dst_cols=dst_cols if isinstance(dst, RegisterPart) else 0,
                 where=where,
             )
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile import TileProgram
+from heddle.ir.tile import TensorMemoryTile, TileProgram
 from heddle.ir.warp import Barrier, Instruction, Register, Ring, Role, WarpProgram
 from heddle.machine.spec import Machine
 from heddle.passes.draft import Draft, DraftProgram, Operand, RoleDraft
@@ -109,11 +109,16 @@ def shared_bytes(tile: TileProgram, machine: Machine) -> int:
     return total
 
 
+def tensor_memory_width(tile: TensorMemoryTile) -> int:
+    """32-bit columns of one stage of a tensor-memory tile."""
+    return -(-tile.cols * dtype_bytes(tile.dtype) // TMEM_COLUMN_BYTES)
+
+
 def tensor_memory_columns(tile: TileProgram, machine: Machine) -> int:
-    """Tensor-memory columns of a CTA, as the hardware allocates them."""
+    """Tensor-memory columns of a CTA, as the hardware allocates them; what overlays a tile takes none of its own."""
     if not tile.tensor_memory:
         return 0
-    used = sum(t.stages * -(-t.cols * dtype_bytes(t.dtype) // TMEM_COLUMN_BYTES) for t in tile.tensor_memory)
+    used = sum(t.stages * tensor_memory_width(t) for t in tile.tensor_memory if t.overlays is None)
     columns = max(TMEM_ALLOCATION_COLUMNS, 1 << (used - 1).bit_length())
     if columns > machine.tensor_memory_columns:
         raise UserError(

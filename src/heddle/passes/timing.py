@@ -12,7 +12,8 @@ from heddle.passes.draft import PSEUDO, Draft, Operand
 
 # operands of these are read some time after issue, so that overwriting them needs a read counter
 LATE_READERS = frozenset({Unit.SHARED, Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.TCGEN05_MMA, Unit.TMEM_STORE})
-LATE_WRITERS = frozenset({Unit.SHARED, Unit.GLOBAL, Unit.TMEM_LOAD})  # results come at an unknown time
+# results come at an unknown time (that of a store to tensor memory is its end)
+LATE_WRITERS = frozenset({Unit.SHARED, Unit.GLOBAL, Unit.TMEM_LOAD, Unit.TMEM_STORE})
 KNOWN_WRITERS = frozenset({Unit.VARIABLE})  # known latency, but long: a write counter where the distance is too short
 
 

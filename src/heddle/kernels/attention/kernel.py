@@ -15,9 +15,10 @@ from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import TILE, AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm90_fa3 import FA3
+from heddle.kernels.attention.sm100_fa4 import FA4
 from heddle.machine.spec import Machine
 
-CURRENT: Mapping[str, Implementation] = {"sm_90": FA3}
+CURRENT: Mapping[str, Implementation] = {"sm_90": FA3, "sm_100": FA4}
 """The kernel of `attention`, by architecture."""
 
 PARAMETERS = (

@@ -67,7 +67,9 @@ class AttentionConfig:
     A CTA takes `tile_m` rows of Q of one head and goes through K and V in blocks of `tile_n` rows, `stages` of them in
     shared memory. `groups` warp groups divide the rows of the tile. `cluster` CTAs, one above the other, share K and V.
     `packed`: the query heads of a key and value head lie side by side in the rows of a tile. `order`: who takes which
-    tile. `p_shared`: the second product reads P from shared memory, not from registers.
+    tile. `p_shared`: the second product reads P from shared memory, not from registers. Of FlashAttention 4: in each
+    `exp_period` columns of a score row the last `exp_share` are exponentiated by a polynomial (unmasked blocks, inner
+    half of the row); O is rescaled in the masked blocks and `rescaled` more, afterwards only the check is made.
     """
 
     schedule: Schedule
@@ -79,6 +81,9 @@ class AttentionConfig:
     cluster: int = 1
     packed: bool = False
     p_shared: bool = False
+    exp_period: int = 16
+    exp_share: int = 4
+    rescaled: int = 0
 
     def label(self) -> str:
         """Return a short name, as in `fa3 128x176 g2 s2 c2 static`."""
@@ -86,6 +91,8 @@ class AttentionConfig:
         parts += [f"c{self.cluster}"] if self.cluster > 1 else []
         parts += ["packed"] if self.packed else []
         parts += ["p-shared"] if self.p_shared else []
+        if self.schedule == "fa4":
+            parts += [f"poly{self.exp_share}/{self.exp_period}", f"rescale{self.rescaled}"]
         return " ".join([*parts, self.order])
 
 
@@ -93,6 +100,9 @@ TILE: tuple[TileParameter, ...] = (
     TileParameter("tile_m", int, "rows of Q that a CTA takes", "a multiple of 16 rows for each warp"),
     TileParameter("tile_n", int, "keys of one step", "multiples of 8; of 16 where P stays in registers"),
     TileParameter("stages", int, "blocks of K and of V in shared memory", "1 or more, as shared memory holds"),
+    TileParameter("exp_period", int, "fa4: columns after which the pattern of polynomials repeats", "even, 2 to 32"),
+    TileParameter("exp_share", int, "fa4: of these the ones exponentiated by a polynomial", "even, 0 to exp_period"),
+    TileParameter("rescaled", int, "fa4: unmasked blocks in which O is rescaled", "0 or more"),
 )
 """What the fields of `AttentionConfig` may be, for people."""
 

@@ -13,7 +13,18 @@ from heddle.machine.spec import Machine
 from heddle.passes.draft import DraftProgram, RoleDraft
 from heddle.passes.layout_to_warps import LaidOut
 from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
-from heddle.passes.select import bulk, elementwise, flow, sm_80, sm_90, sm_100, stores, synchronisation
+from heddle.passes.select import (
+    bulk,
+    elementwise,
+    flow,
+    sm_80,
+    sm_90,
+    sm_100,
+    sm_100_vector,
+    stores,
+    synchronisation,
+    tensor_memory,
+)
 from heddle.passes.select.tables import Tables
 from heddle.passes.select.writer import RoleWriter
 
@@ -60,7 +71,11 @@ GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
         **BULK,
         t.Mma: sm_100.lower_mma,
         t.MmaCommit: sm_100.lower_mma_commit,
-        t.LoadTensorMemory: sm_100.lower_load_tensor_memory,
+        t.Elementwise: sm_100_vector.lower_elementwise,
+        t.RowReduce: sm_100_vector.lower_row_reduce,
+        t.Mask: sm_100_vector.lower_mask,
+        t.LoadTensorMemory: tensor_memory.lower_load_tensor_memory,
+        t.StoreTensorMemory: tensor_memory.lower_store_tensor_memory,
     },
 }
 NESTED = {
@@ -138,6 +153,8 @@ def _declare_objects(tables: Tables) -> None:
                 shape=(memory.stages, memory.rows, memory.cols),
                 dtype=memory.dtype,
                 scope="cta",
+                overlays=memory.overlays,
+                overlay_col=memory.overlay_col,
             )
         )
     for tensor in program.tensors:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from heddle.errors import UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Elementwise, Fill, Mask, Position, RowReduce
-from heddle.passes.draft import Operand
+from heddle.passes.draft import File, Operand
 from heddle.passes.layout_to_warps import ATOM_ROWS, WarpLayout
 from heddle.passes.select.writer import RoleWriter
 
 REGISTER_BYTES = 4
+LANE_BITS = 32  # of a register
 SHARING_SHUFFLES = 2  # four lanes share a row of an atom (PTX ISA, matrix fragments)
 
 # Operations for one fp32 register; "d" is the destination, "0", "1" the sources, "t" a temporary of the step before.
@@ -33,8 +34,11 @@ FP32_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
     "log2": (("MUFU", "0"),),
     "scaled_sub": (("FFMA", "01"),),
     "exp2_scaled_sub": (("FFMA", "01"), ("MUFU", "t")),
+    "choose": (("FSETP", "01"), ("FSEL", "01t")),
+    "check": (("FSETP", "0"), ("PLOP3", "t"), ("MOV", "0")),
     "silu": (("FMUL", "0"), ("MUFU", "t"), ("FADD", "t"), ("MUFU", "t"), ("FMUL", "0t")),
 }
+PREDICATE_WRITERS = ("FSETP", "PLOP3")
 PACKED_OPS = {"FADD": "HADD2", "FMUL": "HMUL2", "FFMA": "HFMA2"}  # two fp16 or bf16 elements a register
 
 
@@ -43,7 +47,7 @@ def lower_fill(writer: RoleWriter, op: Fill) -> None:
     start = len(writer.code)
     for register in writer.tile_registers(op.dst):
         writer.emit("MOV", register)
-    _add_effects(writer, start, "fill", [], op.dst, value=op.value)
+    add_effects(writer, start, "fill", [], op.dst, value=op.value)
 
 
 def lower_elementwise(writer: RoleWriter, op: Elementwise) -> None:
@@ -53,9 +57,22 @@ def lower_elementwise(writer: RoleWriter, op: Elementwise) -> None:
         _cast(writer, op)
     else:
         _steps(writer, op)
+    add_elementwise_effects(writer, start, op)
+
+
+def add_elementwise_effects(writer: RoleWriter, start: int, op: Elementwise) -> None:
+    """Attach the effects of an elementwise operation to its code, which begins at `start`."""
     params: dict[str, float | int | str] = {"function": op.function}
     params |= {f"scalar{i}": value for i, value in enumerate(op.scalars)}
-    _add_effects(writer, start, "elementwise", list(op.sources), op.dst, columns=op.source_cols, **params)
+    part = (op.dst_col, op.dst_cols) if op.dst_cols else None
+    add_effects(writer, start, "elementwise", list(op.sources), op.dst, columns=op.source_cols, part=part, **params)
+
+
+def target_registers(writer: RoleWriter, op: Elementwise) -> list[Operand]:
+    """Registers of the destination, or of its columns that are written."""
+    if not op.dst_cols:
+        return writer.tile_registers(op.dst)
+    return part_registers(writer, op.dst, op.dst_col, op.dst_cols)
 
 
 def _steps(writer: RoleWriter, op: Elementwise) -> None:
@@ -63,15 +80,19 @@ def _steps(writer: RoleWriter, op: Elementwise) -> None:
         raise unknown_name("function", op.function, (*FP32_STEPS, "cast"), writer.where)
     packed = dtype_bytes(writer.layout(op.dst).tile.dtype) < REGISTER_BYTES
     sources = [source_registers(writer, op, i) for i in range(len(op.sources))]
-    for index, dst in enumerate(writer.tile_registers(op.dst)):
+    for index, dst in enumerate(target_registers(writer, op)):
         temporary = Operand(writer.value("t"))
         steps = FP32_STEPS[op.function]
         for number, (opcode, names) in enumerate(steps):
             src = [temporary if name == "t" else sources[int(name)][index] for name in names if _has(name, sources)]
             last = number == len(steps) - 1
-            target = dst if last else Operand(writer.value("t"))
+            target = dst if last else Operand(writer.value("t", file=_file(opcode)))
             writer.emit(PACKED_OPS.get(opcode, opcode) if packed else opcode, target, src)
             temporary = target
+
+
+def _file(opcode: str) -> File:
+    return "predicate" if opcode in PREDICATE_WRITERS else "vector"
 
 
 def _has(name: str, sources: list[list[Operand]]) -> bool:
@@ -83,7 +104,7 @@ def _cast(writer: RoleWriter, op: Elementwise) -> None:
     convert(
         writer,
         source_registers(writer, op, 0, same_size=False),
-        writer.tile_registers(op.dst),
+        target_registers(writer, op),
         source.dtype,
         target.dtype,
     )
@@ -124,10 +145,15 @@ def lower_mask(writer: RoleWriter, op: Mask) -> None:
     for register, limit in zip(registers, _rows_in_turn(registers, last, layout), strict=True):
         outside = writer.scalar("ISETP", limit, name="outside")
         writer.emit("FSEL", register, (register, outside))
+    add_mask_effects(writer, start, op)
+
+
+def add_mask_effects(writer: RoleWriter, start: int, op: Mask) -> None:
+    """Attach the effects of a mask to its code, which begins at `start`."""
     params: dict[str, float | int | str] = {"causal": int(op.causal), "limit": op.limit, "diagonal": op.diagonal}
     params |= {"row_divisor": op.row_divisor, "value": op.value}
     params |= _position(writer, "row", op.row) | _position(writer, "col", op.col)
-    _add_effects(writer, start, "mask", [], op.dst, columns=(), **params)
+    add_effects(writer, start, "mask", [], op.dst, columns=(), part=None, **params)
 
 
 def _row_blocks(layout: WarpLayout) -> int:
@@ -161,11 +187,11 @@ def source_registers(writer: RoleWriter, op: Elementwise, index: int, same_size:
     layout, target = writer.layout(name), writer.layout(op.dst)
     registers = writer.tile_registers(name)
     if layout.cols == 1 and target.cols > 1:
-        return _broadcast(writer, name, op.dst)
+        return _broadcast(writer, name, op)
     first = op.source_cols[index] if op.source_cols else 0
-    part = part_registers(writer, name, first, target.tile.cols)
+    part = part_registers(writer, name, first, op.dst_cols or target.tile.cols)
     registers = part
-    if same_size and len(registers) != len(writer.tile_registers(op.dst)):
+    if same_size and len(registers) != len(target_registers(writer, op)):
         raise UserError(
             f"{op.function}: {name} and {op.dst} have different layouts "
             f"({layout.tile.rows} x {layout.tile.cols} {layout.tile.dtype}, "
@@ -180,12 +206,14 @@ def part_registers(writer: RoleWriter, name: str, first_col: int, cols: int) -> 
     layout = writer.layout(name)
     if first_col == 0 and cols == layout.tile.cols:
         return writer.tile_registers(name)
-    if layout.tile.warp_grid[1] > 1 or first_col % 8 or cols % 8 or first_col + cols > layout.tile.cols:
+    size = dtype_bytes(layout.tile.dtype)
+    unit = max(2, REGISTER_BYTES // size) if layout.kind == "lane" else 8  # pairs of a lane's row, or whole atoms
+    if layout.tile.warp_grid[1] > 1 or first_col % unit or cols % unit or first_col + cols > layout.tile.cols:
         raise UserError(
             f"columns {first_col} to {first_col + cols} of register tile {name} ({layout.tile.cols} columns) "
             "cannot be taken",
             where=writer.where,
-            hint="a part must be a multiple of 8 columns inside a tile whose warp grid has one column",
+            hint=f"a part must be a multiple of {unit} columns inside a tile whose warp grid has one column",
         )
     registers = writer.tile_registers(name)
     blocks = layout.rows // 16 if layout.kind == "fragment" else 1
@@ -194,10 +222,10 @@ def part_registers(writer: RoleWriter, name: str, first_col: int, cols: int) -> 
     return [r for start in range(0, len(registers), row) for r in registers[start + begin : start + end]]
 
 
-def _broadcast(writer: RoleWriter, name: str, like: str) -> list[Operand]:
-    """A column tile's registers repeated over the columns of `like`: atoms hold rows r and r + 8 in turn."""
-    column, target = writer.tile_registers(name), writer.layout(like)
-    registers = writer.tile_registers(like)
+def _broadcast(writer: RoleWriter, name: str, op: Elementwise) -> list[Operand]:
+    """A column tile's registers repeated over the columns of the destination: atoms hold rows r and r + 8 in turn."""
+    column, target = writer.tile_registers(name), writer.layout(op.dst)
+    registers = target_registers(writer, op)
     if target.kind == "lane":
         row = len(registers) // target.bands
         return [column[i // row] for i in range(len(registers))]
@@ -229,7 +257,7 @@ def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
             total = result
         if not steps:
             writer.emit("MOV", register, (total,))
-    _add_effects(writer, start, "row_reduce", [op.src], op.dst, function=op.function, accumulate=int(op.accumulate))
+    add_effects(writer, start, "row_reduce", [op.src], op.dst, function=op.function, accumulate=int(op.accumulate))
 
 
 def _rows_of(writer: RoleWriter, name: str, rows: int) -> list[list[Operand]]:
@@ -242,26 +270,35 @@ def _rows_of(writer: RoleWriter, name: str, rows: int) -> list[list[Operand]]:
     return [[r for i, r in enumerate(group) if (i // 2) % 2 == half] for group in groups for half in range(2)]
 
 
-def _add_effects(
+def add_effects(
     writer: RoleWriter,
     start: int,
     kind: str,
     sources: list[str],
     dst: str,
     columns: tuple[int, ...] = (),
+    part: tuple[int, int] | None = None,
     **params: float | int | str,
 ) -> None:
-    """Attach one effect a band to the last of its instructions (code from `start` on is in the order of bands)."""
+    """Attach one effect a band to the last of its instructions (code from `start` on is in the order of bands).
+
+    `part`: first column and columns of the destination that are written.
+    """
     target = writer.layout(dst)
+    first, width = part or (0, target.cols)
     count = len(writer.code) - start
     for band in range(target.bands):
         reads = []
         for index, name in enumerate(sources):
             access = writer.tile_band(name, band)
-            if columns and access.cols > 1:
-                access = replace(access, col=access.col + columns[index], cols=min(access.cols, target.cols))
+            if kind == "elementwise" and access.cols > 1:
+                column = columns[index] if columns else 0
+                access = replace(access, col=access.col + column, cols=min(access.cols, width))
             reads.append(access)
-        effect = writer.effect(kind, reads, [writer.tile_band(dst, band)], **params)
+        written = writer.tile_band(dst, band)
+        if part:
+            written = replace(written, col=written.col + first, cols=width)
+        effect = writer.effect(kind, reads, [written], **params)
         position = start + (band + 1) * count // target.bands - 1
         draft = writer.code[position]
         writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))

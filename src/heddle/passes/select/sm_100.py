@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from heddle.errors import UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile import LoadTensorMemory, Mma, MmaCommit, SharedRef, TensorMemoryTile, TmemRef
+from heddle.ir.tile import Mma, MmaCommit, SharedRef, TensorMemoryTile, TmemRef
 from heddle.ir.warp import Access
 from heddle.passes.draft import Operand
-from heddle.passes.layout_to_warps import LANES, REGISTER_BYTES
 from heddle.passes.select.sm_90 import b_access
 from heddle.passes.select.synchronisation import barrier_address
 from heddle.passes.select.writer import RoleWriter
@@ -17,19 +16,16 @@ from heddle.passes.select.writer import RoleWriter
 STEP_BYTES = 32  # k extent of one tcgen05.mma (PTX ISA: 16 x 16 bit, 32 x 8 bit)
 ROWS = (64, 128)  # rows of one CTA
 MAX_COLS = 256  # largest n
-LOAD_COLS = 32  # columns of one LDTM.x32: 32 registers a lane
 
 
 def lower_mma(writer: RoleWriter, op: Mma) -> None:
-    """One UTCHMMA for each k-step: two descriptors advanced by one add each."""
+    """One UTCHMMA for each k-step: descriptors, and the address of an A in tensor memory, advanced by one add each."""
     rows, cols, k = _check(writer, op)
     assert isinstance(op.acc, TmemRef)
-    assert isinstance(op.a, SharedRef)
+    assert isinstance(op.a, SharedRef | TmemRef)
     first = [writer.scalar("UISETP", name="accumulate")] if op.accumulate == "first_iteration" else []
-    accumulator = writer.kept(f"{op.acc.tile}.tmem")
-    if op.acc.ring:
-        accumulator = writer.scalar("ULEA", accumulator, writer.stage(op.acc.ring), name="tmem")
-    bases = [_base(writer, ref) for ref in (op.a, op.b)]
+    accumulator = tmem_address(writer, op.acc)
+    bases = [_base(writer, op.a) if isinstance(op.a, SharedRef) else tmem_address(writer, op.a), _base(writer, op.b)]
     dtype = writer.shared_tile(op.b.tile).dtype
     for step in range(op.depth // k):
         lows = [writer.scalar("UIADD3", base, name="descriptor") if step else base for base in bases]
@@ -38,7 +34,7 @@ def lower_mma(writer: RoleWriter, op: Mma) -> None:
             "UTCQMMA" if dtype_bytes(dtype) == 1 else "UTCHMMA",
             src=(*lows, high, accumulator, *(first if step == 0 else [])),
             shape=(rows, cols, k),
-            form="ss",
+            form="ss" if isinstance(op.a, SharedRef) else "ts",
             dtype=dtype,
             ctas=op.ctas,
             by="role",
@@ -50,8 +46,12 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[int, int, int]:
     """Rows and columns of the instruction (both CTAs of a pair together) and its k extent."""
     if not isinstance(op.acc, TmemRef):
         raise UserError("tcgen05 accumulates in tensor memory; the accumulator is a register tile", where=writer.where)
-    if not isinstance(op.a, SharedRef):
-        raise UserError("the A operand of tcgen05.mma must be a shared tile", where=writer.where)
+    if isinstance(op.a, str):
+        raise UserError(
+            "the A operand of tcgen05.mma is a register tile; it must be in shared or tensor memory",
+            where=writer.where,
+            hint="store the registers to tensor memory first",
+        )
     tmem_tile(writer, op.acc.tile)
     k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
     cols = op.columns * op.ctas
@@ -78,12 +78,18 @@ def tmem_tile(writer: RoleWriter, name: str) -> TensorMemoryTile:
     raise unknown_name("tensor-memory tile", name, (t.name for t in writer.program.tensor_memory), writer.where)
 
 
+def tmem_address(writer: RoleWriter, ref: TmemRef) -> Operand:
+    """The address of the stage of a tensor-memory tile that a box lies in."""
+    address = writer.kept(f"{ref.tile}.tmem")
+    return writer.scalar("ULEA", address, writer.stage(ref.ring), name="tmem") if ref.ring else address
+
+
 def _base(writer: RoleWriter, ref: SharedRef) -> Operand:
     base = writer.kept(f"{ref.tile}.descriptor")
     return writer.scalar("ULEA", base, writer.stage(ref.ring), name="descriptor") if ref.ring else base
 
 
-def _effect(writer: RoleWriter, op: Mma, acc: TmemRef, a: SharedRef, step: int, k: int) -> int:
+def _effect(writer: RoleWriter, op: Mma, acc: TmemRef, a: SharedRef | TmemRef, step: int, k: int) -> int:
     mode: dict[str, float | int | str] = {"accumulate": 1}
     if step == 0 and op.accumulate == "first_iteration":
         mode = {"accumulate": 2, "level": writer.level(op.loop)}
@@ -93,7 +99,8 @@ def _effect(writer: RoleWriter, op: Mma, acc: TmemRef, a: SharedRef, step: int, 
         mode["ctas"] = op.ctas
     if op.b_transposed:
         mode["transposed"] = 1
-    reads = [_k_slice(writer.shared_access(a), step, k), b_access(writer, op, step, k)]
+    operand = writer.shared_access(a) if isinstance(a, SharedRef) else writer.tmem_access(a)
+    reads = [_k_slice(operand, step, k), b_access(writer, op, step, k)]
     return writer.effect("mma", reads, [writer.tmem_access(acc)], **mode)
 
 
@@ -107,40 +114,3 @@ def lower_mma_commit(writer: RoleWriter, op: MmaCommit) -> None:
         raise UserError("tcgen05.commit needs an mbarrier", where=writer.where)
     reference = writer.barrier(op.barrier)
     writer.emit("UTCBAR", src=(barrier_address(writer, op.barrier),), barrier=reference, by="role")
-
-
-def lower_load_tensor_memory(writer: RoleWriter, op: LoadTensorMemory) -> None:
-    """LDTM of up to 32 columns each, then a wait for all of them."""
-    layout, source = writer.layout(op.dst), tmem_tile(writer, op.src.tile)
-    if layout.kind != "lane" or (op.src.rows, op.src.cols) != (layout.tile.rows, layout.tile.cols):
-        raise UserError(
-            f"tensor memory box {op.src.rows} x {op.src.cols} and register tile {op.dst} {layout.tile.rows} x "
-            f"{layout.tile.cols} (warp grid {layout.tile.warp_grid}) differ",
-            where=writer.where,
-            hint="use equal shapes and a warp grid of (warps, 1)",
-        )
-    if source.dtype != layout.tile.dtype:
-        raise UserError(
-            f"tensor memory tile {source.name} is {source.dtype}, {op.dst} {layout.tile.dtype}", where=writer.where
-        )
-    address = writer.kept(f"{op.src.tile}.tmem")
-    if op.src.ring:
-        address = writer.scalar("ULEA", address, writer.stage(op.src.ring), name="tmem")
-    values = writer.tile_values(op.dst)
-    for band, value in enumerate(values):
-        place = layout.band(band, writer.tile_object(op.dst))
-        for start in range(0, value.count, LOAD_COLS):
-            count = min(LOAD_COLS, value.count - start)
-            target = replace(place, col=start, cols=count)
-            memory = replace(
-                writer.tmem_access(op.src), row=op.src.row + place.row, rows=place.rows, rank_row=place.rank_row
-            )
-            memory = replace(memory, col=op.src.col + start, cols=count)
-            writer.emit(
-                "LDTM",
-                Operand(value, start, count),
-                (address,),
-                bytes=LANES * REGISTER_BYTES * count,
-                effect=writer.effect("copy", [memory], [target]),
-            )
-    writer.emit("FENCE", after=[Operand(v, i) for v in values for i in range(v.count)])

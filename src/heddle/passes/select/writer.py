@@ -34,6 +34,7 @@ class RoleWriter:
     arrived: bool = False  # a WARPGROUP.ARRIVE stands before the current run of wgmma
     matrix_sources: dict[int, Value] = field(default_factory=dict)  # register operands of wgmma so far, by id
     fragments: dict[tuple[object, ...], Value] = field(default_factory=dict)  # of mma.sync, by operand and place
+    tensor_memory_stores: list[Operand] = field(default_factory=list)  # that nothing has waited for
     _values: int = 0
     _labels: int = 0
     _kept: dict[str, Value] = field(default_factory=dict)

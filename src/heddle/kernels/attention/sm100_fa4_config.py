@@ -1,0 +1,140 @@
+"""Tiles, order, registers and shared memory of FlashAttention 4 on B200, and its work items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heddle.errors import UserError
+from heddle.kernels.attention.raster import Planes, planes
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem, ceil_div
+from heddle.machine.spec import Machine
+
+ROWS = 128
+"""Rows of a query tile and keys of a block: m of tcgen05.mma, and the lanes of tensor memory."""
+HEAD_DIMS = (64, 128)
+"""Above 128, two tiles of scores and two of outputs do not fit the 512 columns of tensor memory."""
+FRAGMENT = 32
+"""Columns of scores that are exponentiated, converted and stored together."""
+POOL_BYTES = 224 << 10
+"""Shared memory that Q, O and the stages of K and V divide."""
+BARRIER_BYTES = 1024
+"""Shared memory set aside for mbarriers and row factors."""
+SECTION_BYTES = 50 << 20
+"""K and V of the heads whose tiles are handed out side by side, longest first."""
+
+
+def fa4_config(problem: AttentionProblem, machine: Machine) -> AttentionConfig:
+    """Return the configuration that the open kernel takes: two tiles a CTA; K and V take turns in one ring."""
+    block_bytes = ROWS * problem.head_dim * problem.element_bytes
+    return AttentionConfig(
+        schedule="fa4",
+        tile_m=2 * ROWS,
+        tile_n=ROWS,
+        stages=POOL_BYTES // block_bytes - 4,  # Q and O of both tiles take four
+        groups=2,
+        order="launch" if problem.causal else "static",
+        packed=problem.group > 1 and ROWS % problem.group == 0,
+    )
+
+
+def shared_bytes(problem: AttentionProblem, config: AttentionConfig) -> int:
+    """Return the shared memory of a CTA: Q and O of both tiles, the stages of K and V, barriers."""
+    rows = 2 * config.tile_m + config.stages * config.tile_n
+    return rows * problem.head_dim * problem.element_bytes + 2 * ROWS * 4 + BARRIER_BYTES
+
+
+def check_fa4(problem: AttentionProblem, config: AttentionConfig, machine: Machine) -> None:
+    """Raise UserError if the kernel cannot run a problem or a configuration."""
+    if problem.head_dim not in HEAD_DIMS:
+        raise UserError(
+            f"FlashAttention 4 takes head_dim {' or '.join(map(str, HEAD_DIMS))}, got {problem.head_dim}: scores and "
+            f"outputs of two tiles of {ROWS} rows would take {2 * ROWS + 2 * problem.head_dim} columns of tensor "
+            f"memory, {machine.name} has {machine.tensor_memory_columns}",
+            hint="the open project runs head size 256 by a kernel of its own, which Heddle does not have",
+        )
+    if (config.tile_m, config.tile_n, config.groups, config.cluster) != (2 * ROWS, ROWS, 2, 1):
+        raise UserError(
+            f"FlashAttention 4 works on two tiles of {ROWS} rows and blocks of {ROWS} keys; got tile_m = "
+            f"{config.tile_m}, tile_n = {config.tile_n}, groups = {config.groups}, cluster = {config.cluster}",
+            hint=f"tile_m={2 * ROWS} and tile_n={ROWS}; stages may be changed",
+        )
+    if config.stages < 2:
+        raise UserError(f"K and V take turns in one ring of 2 stages or more, got {config.stages}")
+    if config.exp_period % 2 or not 2 <= config.exp_period <= FRAGMENT or config.exp_share % 2:
+        raise UserError(
+            f"exponentials are made in pairs: exp_period must be even and up to {FRAGMENT}, exp_share even; got "
+            f"{config.exp_period} and {config.exp_share}"
+        )
+    if not 0 <= config.exp_share <= config.exp_period or config.rescaled < 0:
+        raise UserError(
+            f"exp_share must be from 0 to exp_period and rescaled at least 0; got {config.exp_share} of "
+            f"{config.exp_period} and {config.rescaled}"
+        )
+
+
+def tiles(problem: AttentionProblem, config: AttentionConfig) -> Iterator[tuple[int, int]]:
+    """Yield (plane of Q, first row) of every pair of tiles, in the order in which they are handed out.
+
+    Static: plane by plane. Launched one by one (causal): sections of heads whose K and V fit in L2, and inside of each
+    the longest tiles of all its heads first.
+    """
+    layout = planes(problem, config)
+    blocks = ceil_div(layout.rows, config.tile_m)
+    section = layout.count if config.order == "static" else _section(problem, config)
+    for first in range(0, layout.count, section):
+        inside = range(first, min(first + section, layout.count))
+        if config.order == "static":
+            yield from ((plane, block * config.tile_m) for plane in inside for block in range(blocks))
+        else:
+            yield from ((plane, block * config.tile_m) for block in reversed(range(blocks)) for plane in inside)
+
+
+def _section(problem: AttentionProblem, config: AttentionConfig) -> int:
+    """Planes of a section: a power of two of key and value heads."""
+    head_bytes = 2 * problem.seqlen_kv * problem.head_dim * problem.element_bytes
+    heads = 1 << max(0, (SECTION_BYTES // head_bytes).bit_length() - 1)
+    return heads if config.packed else heads * problem.group
+
+
+def work_items(problem: AttentionProblem, config: AttentionConfig) -> dict[str, list[int]]:
+    """Return the work items in order, one list an attribute.
+
+    q_plane, kv_plane, row: the pair of tiles; last: first row of the last block of K and V that it sees; more: blocks
+    after that one (only: none), of which `masked` need the causal mask, then `rescaled` and `plain` do not.
+    """
+    layout = planes(problem, config)
+    names = ("q_plane", "kv_plane", "row", "last", "more", "only", "masked", "rescaled", "plain")
+    items: dict[str, list[int]] = {name: [] for name in names}
+    for plane, row in tiles(problem, config):
+        seen = layout.visible(min(row + config.tile_m, layout.rows) - 1)
+        more = max(ceil_div(seen, config.tile_n), 1) - 1
+        whole = layout.visible(row) // config.tile_n  # blocks that every row sees to their end
+        masked = min(max(more - whole, 0), more) if problem.causal else 0
+        rescaled = min(config.rescaled, more - masked)
+        place = (plane, layout.kv_plane(plane), row, more * config.tile_n)
+        counts = (more, int(more == 0), masked, rescaled, more - masked - rescaled)
+        for name, value in zip(names, (*place, *counts), strict=True):
+            items[name].append(value)
+    return items
+
+
+def late_tiles(problem: AttentionProblem, config: AttentionConfig) -> tuple[bool, bool]:
+    """Return for each tile of a pair whether some row of it sees no key of the pair's first block.
+
+    Such a row gets its first maximum in a later, masked block, where its tile must be rescaled.
+    """
+    layout = planes(problem, config)
+    return tuple(_is_late(layout, problem, config, tile) for tile in range(2))  # type: ignore[return-value]
+
+
+def _is_late(layout: Planes, problem: AttentionProblem, config: AttentionConfig, tile: int) -> bool:
+    if not problem.causal:
+        return False
+    for block in range(ceil_div(layout.rows, config.tile_m)):
+        row = block * config.tile_m
+        seen = layout.visible(min(row + config.tile_m, layout.rows) - 1)
+        last = (max(ceil_div(seen, config.tile_n), 1) - 1) * config.tile_n
+        first = row + tile * ROWS
+        if first < layout.rows and last and layout.visible(first) <= last:
+            return True
+    return False

@@ -1,0 +1,90 @@
+"""Tensors, shared and tensor memory, rings and mbarriers of FlashAttention 4 on B200."""
+
+from __future__ import annotations
+
+from heddle.kernels.attention.raster import planes
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
+from heddle.kernels.attention.sm100_fa4_config import ROWS
+from heddle.lang import Builder, GlobalHandle, Index, Item
+
+GROUP_WARPS = 4
+"""One warp for each quarter of the 128 lanes of tensor memory."""
+STRIP_BYTES = 128
+"""A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
+SCORE_COLUMNS = ROWS
+"""32-bit columns of a tile of scores; P, of 16-bit elements, takes their second half."""
+
+
+class Tile:
+    """One of the two query tiles of a CTA: its Q, scores, P, output, row factors, and who waits for what.
+
+    `scores_full`: S is there, and with it everything that the matrix warp issued before. `weights_full`: three quarters
+    of P are written and O is rescaled. `weights_last`: the rest of P. `stats_full`: a row factor (or sum) is in shared
+    memory; `stats_empty`: it was read. `output_full`: O is complete; `staged`: it is in shared memory; `sent`: it has
+    left it.
+    """
+
+    def __init__(self, k: Builder, problem: AttentionProblem, index: int) -> None:
+        d, dtype = problem.head_dim, problem.dtype
+        self.index = index
+        self.query = k.shared(f"q{index}", (ROWS, d), dtype)
+        self.out = k.shared(f"out{index}", (ROWS, d), problem.output_dtype)
+        self.factor = k.shared(f"factor{index}", (ROWS, 1), "fp32", swizzle_bytes=0)
+        self.scores = k.tensor_memory(f"s{index}", (ROWS, ROWS), "fp32")
+        self.weights = k.tensor_memory(
+            f"p{index}", (ROWS, ROWS), dtype, overlays=self.scores, overlay_col=SCORE_COLUMNS // 2
+        )
+        self.output = k.tensor_memory(f"o{index}", (ROWS, d), "fp32")
+        self.query_full = k.barrier(f"q{index}_full", arrivals=1)
+        self.query_empty = k.barrier(f"q{index}_empty", arrivals=1)
+        self.scores_full = k.barrier(f"s{index}_full", arrivals=1)
+        self.weights_full = k.barrier(f"p{index}_full", arrivals=2 * GROUP_WARPS)
+        self.weights_last = k.barrier(f"p{index}_last", arrivals=GROUP_WARPS)
+        self.stats_full = k.barrier(f"stats{index}_full", arrivals=GROUP_WARPS)
+        self.stats_empty = k.barrier(f"stats{index}_empty", arrivals=GROUP_WARPS)
+        self.output_full = k.barrier(f"o{index}_full", arrivals=1)
+        self.staged = k.barrier(f"out{index}_staged", arrivals=GROUP_WARPS)
+        self.sent = k.barrier(f"out{index}_sent", arrivals=1)
+
+
+class Memory:
+    """All memory of a CTA. Rings: `blocks` of K and V in turn; `step`, `stats`, `item` count phases of one stage."""
+
+    def __init__(self, k: Builder, problem: AttentionProblem, config: AttentionConfig) -> None:
+        self.k, self.config, self.d = k, config, problem.head_dim
+        self.strip = STRIP_BYTES // problem.element_bytes
+        layout, suffix = planes(problem, config), "_packed" if config.packed else ""
+        queries = (layout.count, layout.rows, self.d)
+        keys = (problem.batch * problem.heads_kv, problem.seqlen_kv, self.d)
+        self.q_global = k.tensor(f"Q{suffix}", queries, problem.dtype)
+        self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
+        self.k_global, self.v_global = (k.tensor(name, keys, problem.dtype) for name in ("K", "V"))
+        self.tiles = (Tile(k, problem, 0), Tile(k, problem, 1))
+        self.block = k.shared("kv", (config.tile_n, self.d), problem.dtype, stages=config.stages)
+        self.blocks = k.ring("blocks", config.stages)
+        self.full = k.barrier("kv_full", arrivals=1, stages=config.stages)
+        self.empty = k.barrier("kv_empty", arrivals=1, stages=config.stages)
+        self.step, self.stats, self.item = (k.ring(name, 1) for name in ("step", "stats", "item_ring"))
+
+    def load_query(self, tile: Tile, item: Item) -> None:
+        """Start the copy of a tile of Q once the last one's scores are all computed."""
+        tile.query_empty.wait(self.item, flip=True)
+        tile.query_full.expect(self.item, bytes=tile.query.stage_bytes)
+        for col in range(0, self.d, self.strip):
+            source = self.q_global[item.q_plane, item.row + tile.index * ROWS, col]
+            self.k.tma_load(tile.query[:].part(col=col, cols=self.strip), source, tile.query_full[self.item])
+
+    def load_block(self, source: GlobalHandle, item: Item, row: Index) -> None:
+        """Start the copy of a block of K or V into the next stage."""
+        self.empty.wait(self.blocks, flip=True)
+        self.full.expect(self.blocks, bytes=self.block.stage_bytes)
+        for col in range(0, self.d, self.strip):
+            box = self.block[self.blocks].part(col=col, cols=self.strip)
+            self.k.tma_load(box, source[item.kv_plane, row, col], self.full[self.blocks])
+        self.blocks.advance()
+
+    def store_output(self, tile: Tile, item: Item) -> None:
+        """Start the copies of a staged tile of O."""
+        for col in range(0, self.d, self.strip):
+            target = self.o_global[item.q_plane, item.row + tile.index * ROWS, col]
+            self.k.tma_store(target, tile.out[:].part(col=col, cols=self.strip))
