@@ -38,13 +38,23 @@ def ran() -> SimResult:
 
 
 def test_result_is_json_with_the_stable_fields() -> None:
-    document = json.loads(json.dumps(result_json(ran(), tiny.program(), H100, profile=True)))
+    document = json.loads(json.dumps(result_json(ran(), tiny.program(), H100, wall_s=1.0, profile=True)))
     stable = {"kernel", "gpu", "mode", "params", "clock_mhz", "cycles", "time_us", "tflops", "tensor_utilization"}
     stable |= {"ceiling_speedup", "pipes", "issue_utilization", "occupancy", "stalls", "stalls_by_role", "traffic"}
     stable |= {"instructions", "registers", "simulation", "provenance", "by_line", "by_instruction"}
     assert stable <= set(document)
     assert {"dram_bytes", "l2_bytes", "smem_bytes"} <= set(document["traffic"])
     assert {"peak_live", "allocated"} <= set(document["registers"])
+    assert {"tensor", "fp32", "int", "sfu", "lsu", "tma"} <= set(document["pipes"])
+    assert {"total", "by_pipe"} <= set(document["instructions"])
+    assert {"warp_instructions", "wall_s", "instructions_per_s", "fast_forwarded"} <= set(document["simulation"])
+
+
+def test_the_common_names_of_pipes_are_those_of_the_machine() -> None:
+    result = ran()
+    result.pipe_busy, result.pipe_instances = {"fma": 3.0, "alu": 2.0}, {"fma": 1, "alu": 1}
+    pipes = result_json(result, tiny.program(), H100)["pipes"]
+    assert pipes["fp32"] == pipes["fma"] > pipes["int"] == pipes["alu"] > pipes["tma"] == 0
 
 
 def test_stall_shares_sum_to_one() -> None:

@@ -18,11 +18,13 @@ _UNIT_PIPES = {
     Unit.GLOBAL: "lsu",
     Unit.BULK_LOAD: "tma",
     Unit.BULK_STORE: "tma",
-    Unit.TMEM_LOAD: "tensor_memory",
-    Unit.TMEM_STORE: "tensor_memory",
+    Unit.TMEM_LOAD: "tmem",
+    Unit.TMEM_STORE: "tmem",
 }
 # Units with a server of their own, or none: their instructions are counted under what they do, not under a math pipe.
 _CONTROL = "control"
+COMMON_PIPES = {"fp32": "fma", "int": "alu", "sfu": "sfu", "lsu": "lsu", "tma": "tma"}
+"""Names under which results of every GPU give a pipe, and the machine's name for it."""
 MATRIX_UNITS = (Unit.WGMMA, Unit.TCGEN05_MMA)
 
 
@@ -72,6 +74,12 @@ def pipe_utilization(result: SimResult) -> dict[str, float]:
         if share > 1.0 + 1.0 / cycles:  # the last operation may end in the middle of the last cycle
             raise InternalError(f"pipe {name!r} is busy {share:.6f} of the time; at most 1 is possible")
     return {name: min(1.0, share) for name, share in sorted(shares.items())}
+
+
+def pipes_row(result: SimResult) -> dict[str, float]:
+    """Return the busy share of every pipe, and of the common ones by their common names: 0 where a GPU has none."""
+    shares = pipe_utilization(result)
+    return dict(sorted({**shares, **{name: shares.get(own, 0.0) for name, own in COMMON_PIPES.items()}}.items()))
 
 
 def matrix_dtype(program: WarpProgram) -> str:

@@ -70,7 +70,7 @@ def result_json(
         "tflops": program.flops / time_us / 1e6,
         "tensor_utilization": use,
         "ceiling_speedup": 1.0 / use if use else None,
-        "pipes": _pipes.pipe_utilization(result),
+        "pipes": _pipes.pipes_row(result),
         "issue_utilization": _issue_utilization(result, machine),
         "occupancy": achieved(result, machine),
         "occupancy_theoretical": theoretical(program, machine),

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from heddle.metrics._pipes import COMMON_PIPES
 from heddle.metrics.diff import Change
 from heddle.metrics.stalls import NOT_A_STALL, top_reasons
 
@@ -54,7 +55,7 @@ def pipe_table(document: Document) -> Table:
     table = _table("How busy", "unit", "use")
     table.add_row("tensor (useful FLOPs)", percent(document["tensor_utilization"]))
     for pipe, share in sorted(document["pipes"].items(), key=lambda pair: (-pair[1], pair[0])):
-        if share >= _SMALLEST_SHARE:
+        if share >= _SMALLEST_SHARE and COMMON_PIPES.get(pipe, pipe) == pipe:  # each pipe once, by its own name
             table.add_row(pipe, percent(share))
     table.add_row("issue slots", percent(document["issue_utilization"]))
     table.add_row("occupancy", percent(document["occupancy"]))
