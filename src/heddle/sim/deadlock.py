@@ -14,6 +14,7 @@ from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Instruction, WarpProgram
 from heddle.sim.core import blocked
 from heddle.sim.core import layout as c
+from heddle.sim.core.rows import queue_of, waits_of
 from heddle.sim.prepare import timing_of
 from heddle.sim.result import Stall
 
@@ -187,7 +188,7 @@ class _Reader:
         sub, now = int(state[at + c.W_SUB]), int(state[c.H_TIME])
         cold = int(rows[row + c.P_COLD])
         queue = 0
-        if rows[row + c.P_QUEUE] != c.QUEUE_NONE:
+        if queue_of(rows, row) != c.QUEUE_NONE:
             queue = blocked.queue_until(state, rows, sub, at, row)
         if queue > now:
             return f"waits for a place in its unit's queue until cycle {queue} ({_stall(rows[cold + c.X_QUEUE_CAUSE])})"
@@ -213,7 +214,7 @@ class _Reader:
             return Stall.NO_INSTRUCTION.name
         if self.state[at + c.W_NEXT_OK] > now:
             return Stall(int(self.state[at + c.W_REASON])).name
-        mask = int(self.sim.rows[int(self.state[at + c.W_ROW]) + c.P_WAIT])
+        mask = waits_of(self.sim.rows, int(self.state[at + c.W_ROW]))
         for counter in range(c.COUNTERS):
             if mask >> counter & 1 and self.state[at + c.W_AT_REST + counter] > now:
                 return f"{Stall(int(self.state[at + c.W_CAUSE + counter])).name}, SB{counter}"

@@ -16,6 +16,7 @@ from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import LOOP_LEVELS, SCOREBOARDS, Instruction, WarpProgram
 from heddle.machine.spec import Machine, OpTiming
+from heddle.sim.buffers import zeros
 from heddle.sim.core import layout as c
 from heddle.sim.prepare_ports import PortReads, port_reads
 from heddle.sim.result import Stall
@@ -139,6 +140,25 @@ def _check(program: WarpProgram, pc: int) -> None:
         raise UserError(f"named barrier {instruction.barrier_id} at pc {pc}; there are 0 to {c.NAMED - 1}", where=where)
 
 
+def _flags(instruction: Instruction, unit: Unit) -> int:
+    """Return the packed word of a row."""
+    control = instruction.control
+    released = (control.write_barrier is not None) | (control.read_barrier is not None) << 1
+    if unit is Unit.BULK_LOAD:
+        released &= 2
+    elif unit in OWN_COUNTERS:
+        released = 0
+    return (
+        unit
+        | BY[instruction.by] << c.BY_SHIFT
+        | QUEUES.get(unit, c.QUEUE_NONE) << c.QUEUE_SHIFT
+        | released << c.COUNTERS_SHIFT
+        | sum(1 << counter for counter in control.wait) << c.WAIT_SHIFT
+        | c.FLAG_CONDITION * (unit in CONDITIONAL)
+        | c.FLAG_ADVANCE * bool(instruction.advance)
+    )
+
+
 def _hot(
     row: NDArray[np.int64], program: WarpProgram, machine: Machine, pc: int, names: Names, read: PortReads
 ) -> None:
@@ -146,25 +166,11 @@ def _hot(
     instruction = program.instructions[pc]
     control, unit = instruction.control, OPCODES[instruction.op].unit
     timing = timing_of(machine, instruction)
-    write = -1 if control.write_barrier is None else control.write_barrier
-    read_counter = -1 if control.read_barrier is None else control.read_barrier
-    row[c.P_UNIT] = unit
+    row[c.P_FLAGS] = _flags(instruction, unit)
     row[c.P_STALL] = max(1, control.stall)
-    row[c.P_WAIT] = sum(1 << counter for counter in control.wait)
-    row[c.P_BY] = BY[instruction.by]
     row[c.P_PIPE] = number("pipe", timing.pipe, names.pipes, where_is(program, pc))
     row[c.P_INITIATION] = cycles_to_ticks(timing.initiation_cycles)
-    row[c.P_PORTS], row[c.P_PORTS_REUSE], row[c.P_OWN] = read.plain, read.reuse, read.own
-    if unit is Unit.BULK_LOAD:
-        row[c.P_COUNTERS] = (read_counter >= 0) << 1
-    elif unit not in OWN_COUNTERS:
-        row[c.P_COUNTERS] = (write >= 0) | (read_counter >= 0) << 1
-    row[c.P_SLOW] = (
-        c.SLOW_WAIT * bool(control.wait)
-        | c.SLOW_CONDITION * (unit in CONDITIONAL)
-        | c.SLOW_ADVANCE * bool(instruction.advance)
-    )
-    row[c.P_QUEUE] = QUEUES.get(unit, c.QUEUE_NONE)
+    row[c.P_PORTS], row[c.P_OWN] = read.plain, read.own
     row[c.P_ACCOUNT] = pc * c.REASONS
 
 
@@ -212,15 +218,16 @@ def prepare(program: WarpProgram, machine: Machine) -> NDArray[np.int64]:
     from heddle.sim.prepare_units import fill_unit
 
     names, count = names_of(program, machine), len(program.instructions)
-    rows = np.zeros(count * (c.P_WORDS + c.X_WORDS), dtype=np.int64)
+    rows = zeros(count * (c.P_WORDS + c.X_WORDS))
     targets = branch_targets(program)
     for pc in range(count):
         _check(program, pc)
         hot = rows[pc * c.P_WORDS : (pc + 1) * c.P_WORDS]
         start = count * c.P_WORDS + pc * c.X_WORDS
         hot[c.P_COLD] = start
-        _hot(hot, program, machine, pc, names, port_reads(program, machine, pc, targets))
+        _hot(hot, program, machine, pc, names, reads := port_reads(program, machine, pc, targets))
         cold = rows[start : start + c.X_WORDS]
+        cold[c.X_PORTS_REUSE] = reads.reuse
         _cold(cold, program, machine, pc, names)
         fill_unit(cold, program, machine, pc, names)
     return rows

@@ -14,6 +14,7 @@ from heddle.errors import UserError
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Role, WarpProgram
 from heddle.machine.spec import Machine
+from heddle.sim.buffers import LINE_WORDS, zeros
 from heddle.sim.core import layout as c
 from heddle.sim.launch import LaunchPlan
 
@@ -40,9 +41,9 @@ class Extent:
     base: dict[str, int] = field(default_factory=dict)
 
     def place(self, name: str, words: int) -> int:
-        """Reserve a region."""
-        self.base[name] = self.words
-        self.words += words
+        """Reserve a region, from a cache line on."""
+        self.base[name] = -(-self.words // LINE_WORDS) * LINE_WORDS
+        self.words = self.base[name] + words
         return self.base[name]
 
     def sm(self, sm: int) -> int:
@@ -286,7 +287,7 @@ def build_state(program: WarpProgram, machine: Machine, plan: LaunchPlan, mode: 
     if machine.wgmma_queue_depth > c.MATRIX_DEPTH:
         raise UserError(f"wgmma_queue_depth = {machine.wgmma_queue_depth}; the engine takes up to {c.MATRIX_DEPTH}")
     extent = extent_of(program, plan, mode)
-    state = np.zeros(extent.words, dtype=np.int64)
+    state = zeros(extent.words)
     _fill_header(state, extent, program, machine, plan)
     _fill_machine(state, machine, program)
     _fill_sms(state, extent, plan)

@@ -13,7 +13,6 @@ from heddle.sim.core.layout import (
     H_PCS,
     INF,
     P_ACCOUNT,
-    P_WAIT,
     RUNS,
     W_ACCOUNT,
     W_AT_REST,
@@ -27,6 +26,7 @@ from heddle.sim.core.layout import (
     W_RUN,
     W_RUNS,
 )
+from heddle.sim.core.rows import waits_of
 from heddle.sim.result import Stall
 
 NO_INSTRUCTION = int(Stall.NO_INSTRUCTION)
@@ -59,7 +59,7 @@ def credit_own_waits(M: State, P: Program, warp: int, until: int) -> None:
         credit(M, P, warp, NO_INSTRUCTION, min(until, M[warp + W_FETCH]))
     if M[warp + W_NEXT_OK] > M[warp + W_DONE]:
         credit(M, P, warp, M[warp + W_REASON], min(until, M[warp + W_NEXT_OK]))
-    mask = P[M[warp + W_ROW] + P_WAIT]
+    mask = waits_of(P, M[warp + W_ROW])
     if mask != 0:
         for k in range(COUNTERS):
             if (mask >> k) & 1:
@@ -73,7 +73,7 @@ def credit_own_waits(M: State, P: Program, warp: int, until: int) -> None:
 def own_ready(M: State, P: Program, warp: int) -> int:
     """Return the cycle from which conditions a to c hold, INF if an operation's end is not known yet."""
     ready = max(M[warp + W_NEXT_OK], M[warp + W_FETCH])
-    mask = P[M[warp + W_ROW] + P_WAIT]
+    mask = waits_of(P, M[warp + W_ROW])
     if mask != 0:
         for k in range(COUNTERS):
             if (mask >> k) & 1:

@@ -11,19 +11,18 @@ from heddle.sim.core.bits import ctz
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     COLLECTIVES,
+    FLAGS_BY_OR_QUEUE,
     G_FORMED,
     G_START,
     H_LSU_DEPTH,
     H_TCGEN05_DEPTH,
     H_WGMMA_DEPTH,
     INF,
-    P_BY,
     P_COLD,
+    P_FLAGS,
     P_OWN,
     P_PIPE,
     P_PORTS,
-    P_PORTS_REUSE,
-    P_QUEUE,
     P_WORDS,
     Q_BLOCKED,
     Q_INDEX,
@@ -52,12 +51,14 @@ from heddle.sim.core.layout import (
     W_DONE,
     W_GROUP,
     W_MMA_COUNT,
-    W_OFF,
     W_ROW,
+    W_SURE,
     W_WORDS,
     X_PIPE_CAUSE,
+    X_PORTS_REUSE,
     X_QUEUE_CAUSE,
 )
+from heddle.sim.core.rows import is_off, queue_of
 from heddle.sim.result import Stall
 
 NOT_SELECTED, DISPATCH_STALL = int(Stall.NOT_SELECTED), int(Stall.DISPATCH_STALL)
@@ -72,7 +73,7 @@ def reuses(M: State, P: Program, sub: int, warp: int, row: int) -> bool:
 
 def queue_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
     """Condition e: return the cycle from which there is a place in the unit's queue, INF if not known yet."""
-    queue = P[row + P_QUEUE]
+    queue = queue_of(P, row)
     sm = M[sub + Q_SM]
     if queue == QUEUE_LSU:
         before = M[sub + Q_LSU_COUNT] - M[H_LSU_DEPTH]
@@ -103,28 +104,54 @@ def ports_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
     """Condition g: return the cycle from which each bank that the instruction reads is free in the next cycle."""
     ports = P[row + P_PORTS]
     if reuses(M, P, sub, warp, row):
-        ports = P[row + P_PORTS_REUSE]
-    until = 0
-    bank = 0
-    while ports != 0:
-        if ports & 255 != 0:
-            until = max(until, M[sub + Q_PORT + bank])
-        ports >>= 8
-        bank += 1
+        ports = P[P[row + P_COLD] + X_PORTS_REUSE]
+    until = M[sub + Q_PORT] if ports & 255 else 0
+    if ports & (255 << 8):
+        until = max(until, M[sub + Q_PORT + 1])
+    if ports >> 16 != 0:
+        if ports & (255 << 16):
+            until = max(until, M[sub + Q_PORT + 2])
+        if ports >> 24 != 0:
+            until = max(until, M[sub + Q_PORT + 3])
     return int(until >> TICK_BITS) - 1
 
 
-def ready_from(M: State, P: Program, sub: int, warp: int) -> int:
-    """Return the cycle from which conditions e to g hold, as things stand."""
+def candidate_until(M: State, P: Program, sub: int, warp: int, t: int) -> int:
+    """Return the cycle from which conditions e to g hold, as things stand; account cycle t if that is later than t."""
+    if M[warp + W_SURE] > t:
+        return int(M[warp + W_SURE])
     row = M[warp + W_ROW]
-    if P[row + P_BY] != 0 and (M[warp + W_OFF] >> P[row + P_BY]) & 1:
-        return 0
-    ready = pipe_until(M, P, sub, row)
+    queue = 0
+    queued = P[row + P_FLAGS] & FLAGS_BY_OR_QUEUE
+    if queued != 0:
+        if is_off(M, P, warp, row):
+            return 0
+        if queue_of(P, row) != QUEUE_NONE:
+            queue = queue_until(M, P, sub, warp, row)
+    pipe = pipe_until(M, P, sub, row)
+    until = max(pipe, queue)
     if P[row + P_PORTS] != 0:
-        ready = max(ready, ports_until(M, P, sub, warp, row))
-    if P[row + P_QUEUE] != QUEUE_NONE:
-        ready = max(ready, queue_until(M, P, sub, warp, row))
-    return int(ready)
+        until = max(until, ports_until(M, P, sub, warp, row))
+    if until <= t:
+        return int(until)
+    bit = 1 << M[warp + W_BIT]
+    if M[sub + Q_BLOCKED] & bit == 0:
+        M[sub + Q_BLOCKED] |= bit
+        credit(M, P, warp, NOT_SELECTED, t)
+    elif M[warp + W_DONE] < t:
+        credit_blocked(M, P, sub, warp, t)
+    if pipe > t and queued == 0:
+        M[warp + W_SURE] = pipe
+        return int(pipe)
+    credit(M, P, warp, blocked_by(P, P[row + P_COLD], queue, pipe, t), t + 1)
+    return int(until)
+
+
+def blocked_by(P: Program, cold: int, queue: int, pipe: int, t: int) -> int:
+    """Return what holds a candidate up in cycle t: its queue, its pipe, or else the read ports."""
+    if queue > t:
+        return int(P[cold + X_QUEUE_CAUSE])
+    return int(P[cold + X_PIPE_CAUSE]) if pipe > t else DISPATCH_STALL
 
 
 def credit_blocked(M: State, P: Program, sub: int, warp: int, until: int) -> None:
@@ -133,7 +160,10 @@ def credit_blocked(M: State, P: Program, sub: int, warp: int, until: int) -> Non
         return
     row = M[warp + W_ROW]
     cold = P[row + P_COLD]
-    if P[row + P_QUEUE] != QUEUE_NONE:
+    if until <= M[warp + W_SURE]:
+        credit(M, P, warp, P[cold + X_PIPE_CAUSE], until)
+        return
+    if queue_of(P, row) != QUEUE_NONE:
         credit(M, P, warp, P[cold + X_QUEUE_CAUSE], min(until, queue_until(M, P, sub, warp, row)))
     credit(M, P, warp, P[cold + X_PIPE_CAUSE], min(until, pipe_until(M, P, sub, row)))
     credit(M, P, warp, DISPATCH_STALL, min(until, ports_until(M, P, sub, warp, row)))

@@ -12,16 +12,14 @@ from heddle.sim.core.layout import (
     B_PARITY,
     B_WAITERS,
     COLLECTIVES,
+    FLAG_CONDITION,
     G_END,
     G_FORMED,
     GROUPS,
     H_SEMAPHORES_WAIT,
     K_CTAS,
-    P_BY,
     P_COLD,
-    P_SLOW,
-    P_UNIT,
-    SLOW_CONDITION,
+    P_FLAGS,
     ST_GMMA,
     ST_MBARRIER,
     ST_SEMAPHORE,
@@ -36,7 +34,6 @@ from heddle.sim.core.layout import (
     W_LINK,
     W_MMA,
     W_MMA_GROUPS,
-    W_OFF,
     W_PHASE,
     W_PHASE_REASON,
     W_ROW,
@@ -44,6 +41,7 @@ from heddle.sim.core.layout import (
     X_BARRIER_CTA,
     X_PENDING,
 )
+from heddle.sim.core.rows import is_off, unit_of
 from heddle.sim.core.wake import make_candidate, sleep
 from heddle.sim.result import Stall
 
@@ -116,7 +114,7 @@ def test_semaphore(M: State, P: Program, warp: int, t: int) -> None:
 def test_condition(M: State, P: Program, warp: int, t: int) -> None:
     """Test condition d in cycle t, in which a to c hold; the warp becomes a candidate or waits."""
     row = M[warp + W_ROW]
-    unit = P[row + P_UNIT]
+    unit = unit_of(P, row)
     pending = P[P[row + P_COLD] + X_PENDING]
     if unit == MBARRIER_WAIT:
         test_mbarrier(M, P, warp, t)
@@ -139,7 +137,7 @@ def wake(M: State, P: Program, warp: int, t: int) -> None:
         return
     row = M[warp + W_ROW]
     credit_own_waits(M, P, warp, t)
-    if P[row + P_SLOW] & SLOW_CONDITION and not (M[warp + W_OFF] >> P[row + P_BY]) & 1:
+    if P[row + P_FLAGS] & FLAG_CONDITION and not is_off(M, P, warp, row):
         test_condition(M, P, warp, t)
     else:
         make_candidate(M, warp, t)

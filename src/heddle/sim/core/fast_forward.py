@@ -27,7 +27,6 @@ from heddle.sim.core.layout import (
     LEVELS,
     P_ACCOUNT,
     P_COLD,
-    P_UNIT,
     P_WORDS,
     REASONS,
     S_MATRIX_BUSY,
@@ -53,6 +52,7 @@ from heddle.sim.core.memory_forward import memory_repeats, memory_skip
 from heddle.sim.core.memory_layout import COUNTERS as MEMORY_COUNTERS
 from heddle.sim.core.memory_layout import COUNTERS_END as MEMORY_COUNTERS_END
 from heddle.sim.core.relative import relative_state
+from heddle.sim.core.rows import unit_of
 from heddle.sim.core.shared import block_of, step_of
 from heddle.sim.core.shift import shift_state
 from heddle.sim.result import Stall
@@ -160,8 +160,8 @@ def memory_allows(M: State, P: Program, X: State, F: State, t: int, limit: int) 
         if M[warp + W_STATE] != ST_DEAD and (before == 0 or not in_step(M, warp, before)):
             before = warp
             row = M[warp + W_ENTRY]
-            while P[row + P_UNIT] != EXIT and limit > 0:
-                unit, cold = P[row + P_UNIT], P[row + P_COLD]
+            while unit_of(P, row) != EXIT and limit > 0:
+                unit, cold = unit_of(P, row), P[row + P_COLD]
                 if unit in (GLOBAL, BULK_LOAD, BULK_STORE) and executed(M, P, F, row):
                     level = P[cold + X_LEVEL]
                     grown = M[warp + W_COUNTER + level] - F[at + level]

@@ -14,9 +14,9 @@ from heddle.sim.core.layout import (
     C_NAMED,
     C_VISIBLE,
     EV_SEMAPHORE,
+    FLAG_ADVANCE,
     GROUPS,
     H_ARRIVE,
-    H_BANKS,
     H_CLUSTER_BARRIER,
     H_FETCH,
     H_ISSUED,
@@ -31,24 +31,19 @@ from heddle.sim.core.layout import (
     K_ARRIVED,
     LOG_ISSUE,
     P_ACCOUNT,
-    P_BY,
     P_COLD,
-    P_COUNTERS,
+    P_FLAGS,
     P_INITIATION,
     P_OWN,
     P_PIPE,
     P_PORTS,
-    P_PORTS_REUSE,
-    P_SLOW,
     P_STALL,
-    P_UNIT,
     P_WORDS,
     Q_LAST,
     Q_LAST_ROW,
     Q_PORT,
     Q_SM,
     S_PIPE,
-    SLOW_ADVANCE,
     TICK_BITS,
     W_ACCOUNT,
     W_BIT,
@@ -67,7 +62,6 @@ from heddle.sim.core.layout import (
     W_MMA_COUNT,
     W_MMA_GROUPS,
     W_NEXT_OK,
-    W_OFF,
     W_PARITY,
     W_REASON,
     W_ROW,
@@ -79,15 +73,17 @@ from heddle.sim.core.layout import (
     X_EXTRA,
     X_ID,
     X_LATENCY,
+    X_PORTS_REUSE,
     X_READ,
     X_TARGET,
     X_WARPS,
     X_WRITE,
 )
 from heddle.sim.core.log import record, record_waits
+from heddle.sim.core.rows import is_off, released_of, unit_of
 from heddle.sim.core.shared import close_group, issue_global, issue_shared, set_counter
 from heddle.sim.core.tensor import accumulators_active, issue_tcgen05, issue_tensor_memory, issue_wgmma
-from heddle.sim.core.wake import schedule
+from heddle.sim.core.wake import place
 from heddle.sim.result import Stall
 
 VARIABLE, SHARED, GLOBAL = int(Unit.VARIABLE), int(Unit.SHARED), int(Unit.GLOBAL)
@@ -115,12 +111,15 @@ def hold(M: State, warp: int, t: int, cycles: int, reason: int) -> None:
 def take_ports(M: State, sub: int, ports: int, t: int) -> None:
     """Charge the read ports of the register banks."""
     shared = M[H_SHARE] != 0 and accumulators_active(M, M[sub + Q_SM], t)
-    for bank in range(M[H_BANKS]):
-        reads = (ports >> (8 * bank)) & 255
+    now = t << TICK_BITS
+    bank = 0
+    while ports != 0:
+        reads = ports & 255
         if reads != 0:
-            at = sub + Q_PORT + bank
             ticks = M[H_READS + reads] if shared else reads << TICK_BITS
-            M[at] = max(M[at], t << TICK_BITS) + ticks
+            M[sub + Q_PORT + bank] = max(M[sub + Q_PORT + bank], now) + ticks
+        ports >>= 8
+        bank += 1
 
 
 def advance_rings(M: State, P: Program, warp: int, cold: int) -> None:
@@ -146,7 +145,7 @@ def branch(M: State, P: Program, warp: int, row: int, cold: int, taken: bool, t:
 
 def issue_control(M: State, P: Program, warp: int, row: int, t: int) -> int:
     """LOOP, SKIP, NEXT, EXIT: return the next row, -1 at the end of the warp."""
-    unit, cold = P[row + P_UNIT], P[row + P_COLD]
+    unit, cold = unit_of(P, row), P[row + P_COLD]
     if unit == LOOP:
         return branch(M, P, warp, row, cold, take_loop(M, P, warp, cold), t)
     if unit == SKIP:
@@ -159,7 +158,7 @@ def issue_control(M: State, P: Program, warp: int, row: int, t: int) -> int:
 
 def issue_barrier(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """Barriers, mbarriers, semaphores."""
-    unit, cold = P[row + P_UNIT], P[row + P_COLD]
+    unit, cold = unit_of(P, row), P[row + P_COLD]
     warps = P[cold + X_WARPS]
     if unit in (MBARRIER_ARRIVE, MBARRIER_EXPECT):
         if unit == MBARRIER_EXPECT:
@@ -182,7 +181,7 @@ def issue_barrier(M: State, P: Program, warp: int, row: int, t: int) -> None:
 
 def issue_matrix(M: State, P: Program, L: State, warp: int, row: int, t: int, own: int) -> None:
     """Warp-group and tcgen05 instructions, tensor memory."""
-    unit, cold = P[row + P_UNIT], P[row + P_COLD]
+    unit, cold = unit_of(P, row), P[row + P_COLD]
     if unit == WGMMA:
         issue_wgmma(M, P, L, warp, row, t)
     elif unit == WGMMA_ARRIVE:
@@ -203,7 +202,7 @@ def issue_unit(  # noqa: C901 (one branch a kind of unit)
     M: State, P: Program, L: State, X: State, warp: int, row: int, t: int, own: int
 ) -> int:
     """Have the effect of an instruction that is not just a pipe's; return the next row, -1 at the end of the warp."""
-    unit, cold = P[row + P_UNIT], P[row + P_COLD]
+    unit, cold = unit_of(P, row), P[row + P_COLD]
     if unit == SHARED:
         issue_shared(M, P, warp, row, t)
     elif unit == GLOBAL:
@@ -239,7 +238,7 @@ def issue_on(M: State, P: Program, L: State, X: State, sub: int, warp: int, row:
     """Issue an instruction in which this warp acts; return the next row, -1 at the end of the warp."""
     ports, own = P[row + P_PORTS], P[row + P_OWN] & 255
     if reuses(M, P, sub, warp, row):
-        ports, own = P[row + P_PORTS_REUSE], (P[row + P_OWN] >> 8) & 255
+        ports, own = P[P[row + P_COLD] + X_PORTS_REUSE], (P[row + P_OWN] >> 8) & 255
     if ports != 0:
         take_ports(M, sub, ports, t)
     pipe = P[row + P_PIPE]
@@ -250,16 +249,16 @@ def issue_on(M: State, P: Program, L: State, X: State, sub: int, warp: int, row:
         pipe += M[sub + Q_SM]
     M[pipe] = max(M[pipe], t << TICK_BITS) + P[row + P_INITIATION]
     M[warp + W_NEXT_OK] = t + P[row + P_STALL] + own
-    if P[row + P_COUNTERS] != 0:
+    if released_of(P, row) != 0:
         release_counters(M, P, warp, row, t + own)
-    if P[row + P_UNIT] > VARIABLE:
+    if unit_of(P, row) > VARIABLE:
         return issue_unit(M, P, L, X, warp, row, t, own)
     return row + P_WORDS
 
 
 def release_counters(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """Release the counters that follow the rule of most units: write-back after the latency, operands read after 2."""
-    mask = P[row + P_COUNTERS]
+    mask = released_of(P, row)
     cold = P[row + P_COLD]
     cause = P[cold + X_CAUSE]
     if mask & 1:
@@ -276,7 +275,7 @@ def issue(M: State, P: Program, L: State, X: State, sub: int, warp: int, t: int)
     M[M[H_PCS] + P[row + P_ACCOUNT] + SELECTED] += 1
     M[warp + W_DONE] = t + 1
     M[warp + W_REASON] = WAIT
-    off = P[row + P_BY] != 0 and (M[warp + W_OFF] >> P[row + P_BY]) & 1 != 0
+    off = is_off(M, P, warp, row)
     if M[H_LOG] == 2:
         record_waits(M, P, L, warp, row, t)
     if M[H_LOG] != 0:
@@ -291,9 +290,9 @@ def issue(M: State, P: Program, L: State, X: State, sub: int, warp: int, t: int)
     M[sub + Q_LAST_ROW] = NO_ROW if off else row
     if following < 0:
         return
-    if P[row + P_SLOW] & SLOW_ADVANCE:
+    if P[row + P_FLAGS] & FLAG_ADVANCE:
         advance_rings(M, P, warp, P[row + P_COLD])
     M[warp + W_ROW] = following
     if M[H_FETCH] != 0:
         fetch(M, P, warp, following, t)
-    schedule(M, P, warp, t)
+    place(M, P, sub, warp, t)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
 from heddle.sim.core.bits import call_policy, ctz, top
-from heddle.sim.core.blocked import credit_blocked, ready_from
+from heddle.sim.core.blocked import candidate_until, credit_blocked
 from heddle.sim.core.conditions import wake
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.issue import issue
@@ -90,32 +90,26 @@ def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int
     """Simulate cycle t of a subpartition in which something can happen."""
     wake_due(M, P, sub, t)
     rest = M[sub + Q_CANDIDATES]
-    blocked = M[sub + Q_BLOCKED]
     ready = 0
     soon = INF
     while rest != 0:
         bit = ctz(rest)
         rest &= rest - 1
-        warp = M[sub + Q_WARPS] + bit * W_WORDS
-        until = ready_from(M, P, sub, warp)
+        until = candidate_until(M, P, sub, M[sub + Q_WARPS] + bit * W_WORDS, t)
         if until <= t:
             ready |= 1 << bit
-            if (blocked >> bit) & 1:
-                credit_blocked(M, P, sub, warp, t)
-                blocked &= ~(1 << bit)
         else:
-            if not (blocked >> bit) & 1:
-                credit(M, P, warp, NOT_SELECTED, t)
-                blocked |= 1 << bit
-            credit_blocked(M, P, sub, warp, t + 1)
             soon = min(soon, until)
-    M[sub + Q_BLOCKED] = blocked
+    released = ready & M[sub + Q_BLOCKED]
+    M[sub + Q_BLOCKED] ^= released
+    while released != 0:
+        credit_blocked(M, P, sub, M[sub + Q_WARPS] + ctz(released) * W_WORDS, t)
+        released &= released - 1
     if ready != 0:
         bit = choose(M, sub, ready, t)
         warp = M[sub + Q_WARPS] + bit * W_WORDS
         credit(M, P, warp, NOT_SELECTED, t)
         M[sub + Q_CANDIDATES] &= ~(1 << bit)
-        M[sub + Q_NEXT] = INF
         issue(M, P, L, X, sub, warp, t)
         if M[sub + Q_CANDIDATES] != 0:
             soon = t + 1
@@ -124,11 +118,12 @@ def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int
 
 def step_sm(M: State, P: Program, L: State, X: State, sm: int, t: int) -> int:
     """Simulate cycle t of an SM and return the next cycle in which something can happen there."""
+    first = sm + S_QUARTERS
     for i in range(SUBPARTITIONS):
-        sub = sm + S_QUARTERS + ((t + i) & (SUBPARTITIONS - 1)) * Q_WORDS
+        sub = first + ((t + i) & (SUBPARTITIONS - 1)) * Q_WORDS
         if M[sub + Q_NEXT] <= t:
             step_subpartition(M, P, L, X, sub, t)
-    soon = INF
-    for i in range(SUBPARTITIONS):
-        soon = min(soon, M[sm + S_QUARTERS + i * Q_WORDS + Q_NEXT])
+    soon = min(M[first + Q_NEXT], M[first + Q_WORDS + Q_NEXT])
+    for i in range(2, SUBPARTITIONS):
+        soon = min(soon, M[first + i * Q_WORDS + Q_NEXT])
     return int(soon)

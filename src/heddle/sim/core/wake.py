@@ -10,9 +10,10 @@ from heddle.sim.core.accounting import own_ready
 from heddle.sim.core.bits import ctz
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
+    FLAG_CONDITION,
     H_NEXT,
     INF,
-    P_SLOW,
+    P_FLAGS,
     Q_CANDIDATES,
     Q_FAR,
     Q_FAR_NEXT,
@@ -21,7 +22,6 @@ from heddle.sim.core.layout import (
     Q_RING_USED,
     Q_SM,
     S_INDEX,
-    SLOW_CONDITION,
     ST_BARRIER,
     ST_CANDIDATE,
     ST_PENDING,
@@ -46,9 +46,8 @@ def visit(M: State, sub: int, t: int) -> None:
             M[at] = t
 
 
-def sleep(M: State, warp: int, wake: int, now: int) -> None:
-    """Wake the warp in cycle `wake`, which has not been looked at yet."""
-    sub = M[warp + W_SUB]
+def enter_ring(M: State, sub: int, warp: int, wake: int, now: int) -> None:
+    """Put the warp where it is found in cycle `wake`."""
     bit = 1 << M[warp + W_BIT]
     M[warp + W_STATE] = ST_TIMED
     M[warp + W_WAKE] = wake
@@ -59,6 +58,12 @@ def sleep(M: State, warp: int, wake: int, now: int) -> None:
     else:
         M[sub + Q_FAR] |= bit
         M[sub + Q_FAR_NEXT] = min(M[sub + Q_FAR_NEXT], wake)
+
+
+def sleep(M: State, warp: int, wake: int, now: int) -> None:
+    """Wake the warp in cycle `wake`, which has not been looked at yet."""
+    sub = M[warp + W_SUB]
+    enter_ring(M, sub, warp, wake, now)
     visit(M, sub, wake)
 
 
@@ -70,15 +75,30 @@ def make_candidate(M: State, warp: int, t: int) -> None:
     visit(M, sub, t)
 
 
-def schedule(M: State, P: Program, warp: int, t: int) -> None:
-    """Decide in cycle t when the warp is looked at next; its conditions a to c cannot hold before t + 1."""
+def place(M: State, P: Program, sub: int, warp: int, t: int) -> int:
+    """Decide in cycle t where the warp waits; its conditions a to c cannot hold before t + 1.
+
+    Returns the cycle in which the subpartition must be looked at, INF if something else will wake the warp.
+    """
     ready = own_ready(M, P, warp)
     if ready >= INF:
         M[warp + W_STATE] = ST_BARRIER if M[warp + W_NEXT_OK] >= INF else ST_PENDING
-    elif ready <= t + 1 and M[warp + W_DONE] == t + 1 and not P[M[warp + W_ROW] + P_SLOW] & SLOW_CONDITION:
-        make_candidate(M, warp, t + 1)
-    else:
-        sleep(M, warp, max(ready, t + 1), t)
+        return INF
+    if ready <= t + 1 and M[warp + W_DONE] == t + 1 and not P[M[warp + W_ROW] + P_FLAGS] & FLAG_CONDITION:
+        M[warp + W_STATE] = ST_CANDIDATE
+        M[sub + Q_CANDIDATES] |= 1 << M[warp + W_BIT]
+        return t + 1
+    wake = max(ready, t + 1)
+    enter_ring(M, sub, warp, wake, t)
+    return int(wake)
+
+
+def schedule(M: State, P: Program, warp: int, t: int) -> None:
+    """Decide in cycle t where a warp waits that may be of another subpartition, and see to it that it is looked at."""
+    sub = M[warp + W_SUB]
+    when = place(M, P, sub, warp, t)
+    if when < INF:
+        visit(M, sub, when)
 
 
 def next_wake(M: State, sub: int, t: int) -> int:
