@@ -9,8 +9,8 @@ import pytest
 
 from heddle.errors import UserError
 from heddle.ir.warp import Control, Count, Instruction, Register, Role, Source, WarpProgram, Work
-from heddle.ir.warp_printer import INLINE_ITEMS
 from heddle.ir.warp_text import parse_program, print_program, read_program
+from heddle.ir.work_text import INLINE_ITEMS
 
 TEXT = """\
 warp_program tiny architecture=sm_90

@@ -71,7 +71,6 @@ class _Reader:
             "work": self.work.work_line,
             "item": self.work.item_line,
             "items": self.work.items_line,
-            "packed": self.work.packed_line,
             "role": self._role_line,
             **{keyword: functools.partial(self._record_line, keyword) for keyword in DECLARATIONS},
         }
@@ -81,6 +80,9 @@ class _Reader:
         self.last = cursor
         if self.open:
             self._body_line(cursor)
+            return
+        if cursor.peek.kind == "string":
+            self.work.packed_line(cursor)
             return
         keyword = cursor.take()
         if self.header is None and keyword.text != "tile_program":

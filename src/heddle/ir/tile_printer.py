@@ -53,7 +53,7 @@ def print_program(program: tile.TileProgram) -> str:
         for record in getattr(program, attribute):
             head, fields = head_and_fields(record)
             lines.append(" ".join([keyword, head, *fields]))
-    return "\n".join([*lines, *work_lines(program.work), "", *roles]) + "\n"
+    return "\n".join([*lines, *work_lines(program.work, name_text), "", *roles]) + "\n"
 
 
 class _Files:

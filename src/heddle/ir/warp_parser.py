@@ -6,23 +6,18 @@ whole text has been read. The parser checks form, not sense: `heddle.ir.warp_ver
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from heddle.errors import UserError
-from heddle.ir.field_reader import field_types, read_fields, read_integer, read_name, read_record, read_value
+from heddle.ir.field_reader import field_types, read_fields, read_name, read_record, read_value
 from heddle.ir.opcodes import OPCODES
 from heddle.ir.text_cursor import LineCursor, Token
-from heddle.ir.warp import RZ, Control, Instruction, Register, Role, WarpProgram, Work
+from heddle.ir.warp import RZ, Control, Instruction, Register, Role, WarpProgram
 from heddle.ir.warp_fiber import OWN, TENSOR
 from heddle.ir.warp_printer import DECLARATIONS, INSTRUCTION_SYNTAX, REGISTER
+from heddle.ir.work_text import WorkReader
 
 SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _RECORDS = {keyword: field_types(WarpProgram)[field].__args__[0] for keyword, field in DECLARATIONS.items()}
@@ -56,11 +51,7 @@ class _Reader:
         self.header: dict[str, Any] | None = None
         self.params: dict[str, int | float | str] = {}
         self.records: dict[str, list[Any]] = {keyword: [] for keyword in DECLARATIONS}
-        self.work: dict[str, Any] | None = None
-        self.work_cursor: LineCursor | None = None
-        self.rows: list[list[int]] = []
-        self.packed_rows: int | None = None
-        self.packed = ""
+        self.work = WorkReader()
         self.in_code = False
         self.instructions: list[dict[str, Any]] = []
         self.labels: dict[str, int] = {}
@@ -72,12 +63,12 @@ class _Reader:
         if self.in_code:
             self._code_line(cursor)
         elif cursor.peek.kind == "string":
-            self._packed_line(cursor)
+            self.work.packed_line(cursor)
         else:
             self._declaration(cursor, cursor.take())
 
     def program(self) -> WarpProgram:
-        if self.header is None or self.work is None:
+        if self.header is None or self.work.fields is None:
             missing = "warp_program" if self.header is None else "work"
             self.last.fail(f"the program has no {missing} line")
         for record, field, cursor, token in self.references:
@@ -88,7 +79,7 @@ class _Reader:
             field: tuple(_RECORDS[keyword](**given) for given in self.records[keyword])
             for keyword, field in DECLARATIONS.items()
         }
-        fields["work"] = Work(**self.work, items=self._items())
+        fields["work"] = self.work.work()
         fields["instructions"] = tuple(Instruction(**given) for given in self.instructions)
         return WarpProgram(**self.header, params=self.params, **fields)
 
@@ -101,9 +92,9 @@ class _Reader:
         handlers = {
             "warp_program": self._header_line,
             "param": self._param_line,
-            "work": self._work_line,
-            "item": self._item_line,
-            "items": self._items_line,
+            "work": self.work.work_line,
+            "item": self.work.item_line,
+            "items": self.work.items_line,
             "code": self._begin_code,
         }
         if keyword.text not in handlers:
@@ -134,52 +125,6 @@ class _Reader:
         token = cursor.peek
         cursor.name("a label")
         return token
-
-    def _work_line(self, cursor: LineCursor) -> None:
-        schedule = read_value(cursor, field_types(Work)["schedule"])
-        self.work = {"schedule": schedule, **read_fields(cursor, Work, {"items", "schedule"}, parenthesised=False)}
-        self.work_cursor = cursor
-
-    def _item_line(self, cursor: LineCursor) -> None:
-        width = len(self._attributes(cursor))
-        row = []
-        while cursor.peek.kind != "end":
-            row.append(read_integer(cursor, "an item attribute"))
-        if len(row) != width:
-            cursor.fail(f"this item has {len(row)} values; the work has {width} attributes")
-        self.rows.append(row)
-
-    def _items_line(self, cursor: LineCursor) -> None:
-        self._attributes(cursor)
-        cursor.expect("rows")
-        cursor.expect("=")
-        self.packed_rows = cursor.integer("a number of rows")
-        cursor.expect("zlib_base64")
-        cursor.expect("=")
-
-    def _attributes(self, cursor: LineCursor) -> tuple[str, ...]:
-        if self.work is None:
-            cursor.fail("items come after the work line")
-        return tuple(self.work["attributes"])
-
-    def _packed_line(self, cursor: LineCursor) -> None:
-        if self.packed_rows is None:
-            cursor.fail("compressed data comes after an items line")
-        self.packed += cursor.unquote(cursor.take())
-
-    def _items(self) -> NDArray[np.int64]:
-        assert self.work is not None
-        assert self.work_cursor is not None
-        width = len(self.work["attributes"])
-        if self.packed_rows is None:
-            return np.array(self.rows, dtype=np.int64).reshape(len(self.rows), width)
-        try:
-            data = zlib.decompress(base64.b64decode(self.packed, validate=True))
-        except (binascii.Error, zlib.error) as error:
-            self.work_cursor.fail(f"the compressed items are damaged: {error}")
-        if len(data) != self.packed_rows * width * np.dtype("<i8").itemsize:
-            self.work_cursor.fail(f"the compressed items are not {self.packed_rows} rows of {width} values")
-        return np.frombuffer(data, dtype="<i8").astype(np.int64).reshape(self.packed_rows, width)
 
     def _begin_code(self, cursor: LineCursor) -> None:
         self.in_code = True

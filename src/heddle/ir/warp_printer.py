@@ -5,20 +5,17 @@ One declaration or instruction a line; fields at their default are left out. `he
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heddle.errors import UserError
-from heddle.ir.warp import RZ, SCOREBOARDS, Control, Count, Instruction, Register, WarpProgram, Work
+from heddle.ir.warp import RZ, SCOREBOARDS, Control, Count, Instruction, Register, WarpProgram
 from heddle.ir.warp_fiber import OWN, TENSOR
+from heddle.ir.work_text import work_lines
 
-INLINE_ITEMS = 4096  # larger work tables (numbers in all) are printed compressed
-BASE64_COLUMNS = 96  # characters of compressed data a line
 DECLARATIONS = {  # keyword -> field of WarpProgram, in printed order
     "role": "roles",
     "ring": "rings",
@@ -39,7 +36,12 @@ def print_program(program: WarpProgram) -> str:
 
     Raises UserError if a control field holds a dependence counter that no machine has.
     """
-    return "\n".join([*_header(program), *_work(program.work), *_declarations(program), "", *_code(program)]) + "\n"
+    return (
+        "\n".join(
+            [*_header(program), *work_lines(program.work, name_text), *_declarations(program), "", *_code(program)]
+        )
+        + "\n"
+    )
 
 
 def label(pc: int) -> str:
@@ -144,19 +146,6 @@ def _declarations(program: WarpProgram) -> Iterator[str]:
                 fields = [f"entry={entry}" if text.startswith("entry=") else text for text in fields]
             number = f"  // {index}" if keyword in ("source", "effect") else ""  # instructions refer to these by index
             yield " ".join([keyword, head, *fields]) + number
-
-
-def _work(work: Work) -> Iterator[str]:
-    attributes = ", ".join(name_text(name) for name in work.attributes)
-    yield f"work {work.schedule} grid={work.grid} attributes=[{attributes}]"
-    if work.items.size <= INLINE_ITEMS:
-        for row in work.items.tolist():
-            yield " ".join(["item", *map(str, row)])
-        return
-    data = base64.b64encode(zlib.compress(work.items.astype("<i8").tobytes(), 9)).decode("ascii")
-    yield f"items rows={work.items.shape[0]} zlib_base64="
-    for begin in range(0, len(data), BASE64_COLUMNS):
-        yield f'  "{data[begin : begin + BASE64_COLUMNS]}"'
 
 
 def _code(program: WarpProgram) -> Iterator[str]:
