@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heddle.cli.common import Assignments, Gpu, JsonFile, Mode, assignments, check_outputs, check_store, emit
+from heddle.cli.common import Assignments, Gpu, JsonFile, Mode, assignments, check_outputs, check_store, emit, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,8 @@ def command(
     check_outputs(json=json_file)
     check_store()
     asked = request(kernel, gpu, mode=mode, texts=check_sizes(kernel, dict(assignments(parameters))))
-    row = check(asked, seed=seed)
+    with progress("executing"):
+        row = check(asked, seed=seed)
     emit(row, json_file, lambda out: show(row, out))
     if not row["passed"]:
         raise typer.Exit(1)

@@ -16,6 +16,7 @@ from heddle.cli.common import (
     check_outputs,
     check_store,
     emit,
+    progress,
     write_text,
 )
 
@@ -39,7 +40,8 @@ def command(
     check_outputs(output=output, json=json_file)
     check_store()
     asked = request(kernel, gpu, mode=mode, texts=assignments(parameters))
-    program = compiled(asked)
+    with progress("choosing the tile"):
+        program = compiled(asked)
     text = print_program(program)
     if output is not None or json_file is None:
         write_text(text, output or STANDARD_OUTPUT[0])

@@ -67,7 +67,8 @@ def _kernels(
 def _micro(gpu: str | None) -> dict[str, Any]:
     from heddle.study.micro import micro_suite
 
-    return micro_suite(gpu)
+    with progress("simulating rows"):
+        return micro_suite(gpu)
 
 
 def show(row: dict[str, Any], out: Console) -> None:
