@@ -18,7 +18,8 @@ def flow_problems(program: WarpProgram) -> Iterator[Problem]:
     code = {role.name: reachable(program, role) for role in program.roles}
     for role in program.roles:
         yield from _ends(program, role, code[role.name])
-        yield from _registers(program, role, code[role.name])
+        if program.mode != "fiber":  # there registers belong to no role
+            yield from _registers(program, role, code[role.name])
         yield from _warp_groups(program, role, code[role.name])
     yield from _meetings(program, code)
 

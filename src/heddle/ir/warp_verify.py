@@ -10,6 +10,7 @@ from typing import Protocol
 
 from heddle.errors import SourceLocation, UserError
 from heddle.ir.verify_declarations import declaration_problems
+from heddle.ir.verify_fiber import Features, feature_problems, fiber_problems
 from heddle.ir.verify_fields import field_problems
 from heddle.ir.verify_flow import flow_problems
 from heddle.ir.verify_problem import Problem
@@ -20,11 +21,9 @@ __all__ = ["Limits", "Problem", "problems", "verify"]
 _SHOWN = 10  # problems in one message
 
 
-class Limits(Protocol):
+class Limits(Features, Protocol):
     """What a machine allows; `heddle.machine.Machine` has these fields."""
 
-    @property
-    def name(self) -> str: ...
     @property
     def max_registers_per_thread(self) -> int: ...
     @property
@@ -52,24 +51,26 @@ def verify(program: WarpProgram, machine: Limits | None = None) -> None:
 
 
 def problems(program: WarpProgram, machine: Limits | None = None) -> Iterator[Problem]:
-    """Yield every broken rule: declarations first, then instructions in order, then control flow, then limits."""
+    """Yield every broken rule: declarations first, then instructions, control flow, FIBER, limits."""
     yield from declaration_problems(program)
     for pc, instruction in enumerate(program.instructions):
         yield from (Problem(message, pc) for message in field_problems(instruction, pc, program))
     yield from flow_problems(program)
+    yield from fiber_problems(program)
     if machine is not None:
         yield from _limits(program, machine)
+        yield from feature_problems(program, machine)
 
 
 def _limits(program: WarpProgram, machine: Limits) -> Iterator[Problem]:
-    for role in program.roles:
+    for role in program.roles if program.mode != "fiber" else ():
         if role.registers_per_thread > machine.max_registers_per_thread:
             yield Problem(
                 f"role {role.name!r} has {role.registers_per_thread} registers a thread; "
                 f"{machine.name} allows {machine.max_registers_per_thread}"
             )
     needs = [
-        ("warps a CTA", program.warps_per_cta, machine.max_warps_per_sm),
+        ("warps a CTA", program.warps_per_cta if program.mode != "fiber" else 0, machine.max_warps_per_sm),
         ("CTAs a cluster", program.cluster_size, machine.max_cluster_size),
         ("bytes of shared memory a CTA", program.shared_memory_bytes, machine.shared_memory_bytes_per_cta),
         ("columns of tensor memory", program.tensor_memory_columns, machine.tensor_memory_columns),

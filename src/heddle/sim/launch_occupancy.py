@@ -41,10 +41,37 @@ class Occupancy:
     shared_memory_bytes_per_cta: int  # with the system's reserve
 
 
+FIBER_REGISTER_UNIT = 4  # registers of a FIBER-thread in a subpartition are rounded up to quads
+
+
 def registers_of_cta(program: WarpProgram, machine: Machine) -> int:
-    """Return the vector registers (32 lanes x 32 bit) of a CTA: by role, registers a thread rounded up, times warps."""
+    """Return the vector registers (32 lanes x 32 bit) of a CTA: by role, registers a thread rounded up, times warps.
+
+    A FIBER-thread (docs/reference/fiber.md, section 2) takes its `fiber.registers` of each subpartition, whatever its
+    roles say.
+    """
+    if program.fiber is not None:
+        quads = -(-program.fiber.registers // FIBER_REGISTER_UNIT)
+        return machine.subpartitions * quads * FIBER_REGISTER_UNIT
     unit = machine.register_allocation_unit
     return sum(role.warps * (-(-role.registers_per_thread // unit) * unit) for role in program.roles)
+
+
+def _contexts(program: WarpProgram, machine: Machine) -> Resource:
+    """Return the warp contexts that a CTA needs; of a FIBER-thread the wefts of its fullest subpartition."""
+    if program.mode == "fiber":
+        wefts = -(-program.warps_per_cta // machine.subpartitions)
+        available = machine.max_wefts_per_subpartition
+        return Resource(
+            name="warps", need=wefts, available=available, unit="wefts a subpartition", remedy="use fewer wefts"
+        )
+    return Resource(
+        name="warps",
+        need=program.warps_per_cta,
+        available=machine.max_warps_per_sm,
+        unit="warps",
+        remedy="use fewer warps",
+    )
 
 
 def resources(program: WarpProgram, machine: Machine) -> tuple[Resource, ...]:
@@ -65,13 +92,7 @@ def resources(program: WarpProgram, machine: Machine) -> tuple[Resource, ...]:
             unit="vector registers",
             remedy="give the roles fewer registers a thread or fewer warps",
         ),
-        Resource(
-            name="warps",
-            need=program.warps_per_cta,
-            available=machine.max_warps_per_sm,
-            unit="warps",
-            remedy="use fewer warps",
-        ),
+        _contexts(program, machine),
         Resource(name="CTAs", need=1, available=machine.max_ctas_per_sm, unit="CTAs", remedy=""),
         Resource(
             name="tensor memory",
@@ -98,7 +119,7 @@ def _check_cta(program: WarpProgram, machine: Machine, needs: tuple[Resource, ..
                 f"an SM of {machine.name} has {resource.available}",
                 hint=resource.remedy,
             )
-    for role in program.roles:
+    for role in program.roles if program.mode != "fiber" else ():
         if role.registers_per_thread > machine.max_registers_per_thread:
             raise UserError(
                 f"{program.name}: role {role.name!r} has {role.registers_per_thread} registers a thread; "

@@ -71,6 +71,17 @@ BARRIER.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiberCounts:
+    """What happened in the register files of the simulated SMs, in a program of mode fiber (fiber.md, section 7)."""
+
+    crossbar_reads: int  # vector registers read from another subpartition
+    port_denials: int  # cycles in which the arbiter denied a selected weft
+    shared_reads: int  # register reads that no port was charged for (multicast)
+    bits_set: int  # E and F, by register, at issues
+    bits_cleared: int  # E and F, by register, at write-backs, consumptions and DEPBAR.BIT
+
+
 @dataclass(slots=True, kw_only=True)
 class SimResult:
     """Result of `heddle.simulate`. Arrays are over the simulated SMs only (one cluster in representative mode).
@@ -103,3 +114,5 @@ class SimResult:
         default_factory=list
     )  # fast-forward: (begin, end, times) in cycles of the log
     item_done_cycles: NDArray[np.int64] | None = None
+    fiber: FiberCounts | None = None
+    warnings: list[str] = field(default_factory=list)  # what a program should not do, though it ran

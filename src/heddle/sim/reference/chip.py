@@ -7,16 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from heddle.errors import UserError
+from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Instruction, Stream, StreamRef, WarpProgram
 from heddle.machine.spec import Machine, OpTiming
+from heddle.sim.reference.busy_bits import BusyBits
 from heddle.sim.reference.event_log import EventRecorder
 from heddle.sim.reference.events import Events
+from heddle.sim.reference.fiber_thread import Change
 from heddle.sim.reference.launch import Launcher
 from heddle.sim.reference.memory import MemorySystem, Request, block_spaces
 from heddle.sim.reference.schedulers import Policy
 from heddle.sim.reference.semaphore import Semaphores
 from heddle.sim.reference.setup import Setup
 from heddle.sim.reference.sm import Sm
+from heddle.sim.reference.stuck import stuck_report, unfinished
 from heddle.sim.reference.warp import Warp
 from heddle.sim.result import Stall
 
@@ -42,6 +46,11 @@ class Chip:
         self.ring_depth = {ring.name: ring.depth for ring in program.rings}
         targets = {i.target for i in program.instructions if i.target is not None}
         self.branch_targets = targets | {role.entry for role in program.roles}
+        self.has_bits = program.mode == "fiber" and machine.fine_scheduling
+        self.meets = any(OPCODES[i.op].unit is Unit.SET_FIBER_NUM for i in program.instructions)
+        self.warnings: list[str] = []
+        self.bits: list[BusyBits] = []
+        self.traces: list[list[Change]] = []  # of each FIBER-thread
         self.sms = {number: Sm(self, number) for number in setup.sm_numbers}
         self.launcher = Launcher(self)
         self.end = 0  # cycle after the last exit, or in which the last store is visible
@@ -61,11 +70,16 @@ class Chip:
             self.events.run(cycle)
             for sm in self.sms.values():
                 sm.cycle(cycle)
+            self.launcher.end_of_cycle(cycle)
             if self.issued != issued or len(self.events):
                 last_issue = cycle
             if cycle - last_issue > QUIET_LIMIT_CYCLES:
-                raise UserError(self._stuck(last_issue), hint="a barrier, phase or group that nobody completes")
+                raise UserError(
+                    stuck_report(self.resident, last_issue), hint="a barrier, phase or group that nobody completes"
+                )
             cycle += 1
+        if never := unfinished(self.launcher.draining):
+            raise UserError(never, hint="each of the four wefts of a group issues its group instructions in one order")
 
     @property
     def resident(self) -> list[Warp]:
@@ -133,10 +147,3 @@ class Chip:
     def _part(self, warp: Warp, stream: Stream, ref: StreamRef) -> int:
         part = ref.part + (warp.rank * ref.rank_stride if ref.part_by_rank else 0)
         return part + (warp.cta.rank * (ref.parts // stream.multicast) if stream.multicast > 1 else 0)
-
-    def _stuck(self, cycle: int) -> str:
-        waiting = [
-            f"warp {warp.index} of SM {warp.cta.sm.number} at pc {warp.pc} ({self.program.instructions[warp.pc].op})"
-            for warp in self.resident
-        ]
-        return f"deadlock: nothing issues after cycle {cycle}; waiting: {', '.join(waiting[:8])}"

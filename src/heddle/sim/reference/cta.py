@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from heddle.ir.warp import Role
 from heddle.sim.reference.events import Action
+from heddle.sim.reference.fiber_sync import Meeting
+from heddle.sim.reference.fiber_thread import FiberThread
 from heddle.sim.reference.mbarrier import Mbarrier
 from heddle.sim.reference.named_barrier import CountedBarrier
 from heddle.sim.reference.warp import Warp
+from heddle.sim.reference.weft_queue import GROUP_WEFTS, Group
 from heddle.sim.reference.wgmma import GROUP_WARPS, Collective
 
 if TYPE_CHECKING:
@@ -43,9 +48,16 @@ class Cluster:
         return all(warp.ended for cta in self.ctas for warp in cta.warps)
 
     @property
-    def free_at(self) -> int:
-        """The cycle in which the slot is free: warps ended and sources of stores read."""
-        return max(max(cta.last_exit + 1, cta.source_read) for cta in self.ctas)
+    def rest_at(self) -> int | None:
+        """The cycle in which the slot is free: warps ended, sources of stores read, nothing in flight on registers.
+
+        None if that is not known yet.
+        """
+        rests = [0 if cta.thread is None else cta.thread.rest_at() for cta in self.ctas]
+        known = [rest for rest in rests if rest is not None]
+        if len(known) < len(rests):
+            return None
+        return max(*known, *(max(cta.last_exit + 1, cta.source_read) for cta in self.ctas))
 
 
 class Cta:
@@ -66,12 +78,25 @@ class Cta:
         }
         self._named: dict[int, CountedBarrier] = {}
         self._collectives: dict[int, list[Collective]] = {}
+        self._groups: dict[int, list[Group]] = {}
+        self.meeting = Meeting(self)
+        self.thread = FiberThread(self) if cluster.chip.has_bits else None
+        alone = program.mode == "fiber"  # weft 0 starts the others
         self.warps = [
-            Warp(self, role, role.first_warp + index)
-            for role in program.roles
-            if not role.leader_only or rank == 0
-            for index in range(role.warps)
+            Warp(self, role, index, cluster.start) for role, index in self.places() if not alone or index == 0
         ]
+
+    def places(self) -> Iterator[tuple[Role, int]]:
+        """Yield the warps that this CTA can have, with their roles."""
+        for role in self.cluster.chip.program.roles:
+            if not role.leader_only or self.rank == 0:
+                for index in range(role.first_warp, role.first_warp + role.warps):
+                    yield role, index
+
+    def add(self, warp: Warp) -> None:
+        """Let a new weft start, in the place of one that was masked if there was one."""
+        self.warps = [other for other in self.warps if other.index != warp.index] + [warp]
+        self.sm.admit([warp])
 
     def _completion(self, barrier: int, element: int) -> Action:
         """Return what happens when a phase of an mbarrier completes."""
@@ -87,6 +112,34 @@ class Cta:
         while len(collectives) <= number:
             collectives.append(Collective())
         return collectives[number]
+
+    def collectives_formed(self, index: int) -> int:
+        """Return how many collectives of a warp's group all four have issued: where a new warp joins."""
+        formed = self._collectives.get(index // GROUP_WARPS, [])
+        return sum(len(collective.members) == GROUP_WARPS for collective in formed)
+
+    def weft_group(self, warp: Warp, number: int) -> Group:
+        """Return the `number`-th group instruction of the warp's four; the first to reach it makes it."""
+        groups = self._groups.setdefault(warp.index // GROUP_WEFTS, [])
+        while len(groups) <= number:
+            groups.append(Group(len(groups)))
+        return groups[number]
+
+    def groups_formed(self, index: int) -> int:
+        """Return how many group instructions all four wefts have issued: where a new weft joins."""
+        return sum(group.complete for group in self._groups.get(index // GROUP_WEFTS, []))
+
+    def report_unconsumed(self, cycle: int) -> None:
+        """Warn of registers that are still full when the FIBER-thread ends."""
+        if self.thread is None:
+            return
+        self.cluster.chip.traces.append(self.thread.trace)
+        held = self.thread.bits.held(cycle)
+        if held:
+            named = ", ".join(map(str, held[:4])) + (f" and {len(held) - 4} more" if len(held) > 4 else "")
+            self.cluster.chip.warnings.append(
+                f"SM {self.sm.number}, slot {self.slot}: a datum that nobody consumed is left in {named}"
+            )
 
     def note_store(self, *, source_read: int, visible: int) -> None:
         """Note a store: when its source has been read and when all see it."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from heddle.errors import unknown_name
 from heddle.ir.warp import WarpProgram
+from heddle.ir.warp_verify import verify
 from heddle.machine.spec import Machine
 from heddle.sim.reference.chip import Chip
 from heddle.sim.reference.event_log import EventRecorder
@@ -17,7 +18,7 @@ from heddle.sim.reference.schedulers import Policy, policy
 from heddle.sim.reference.setup import make_setup
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE
 from heddle.sim.reference.warm import warm_up
-from heddle.sim.result import SimResult, Stall
+from heddle.sim.result import FiberCounts, SimResult, Stall
 
 _L2_STATES = ("warm", "cold", "flushed")
 
@@ -39,9 +40,25 @@ def simulate_reference(
     the spans of waiting.
     Raises UserError on a program that does not fit or gets stuck, UnsupportedError on what the engine does not model.
     """
+    clock = machine.max_clock_mhz if clock_mhz is None else clock_mhz
+    return _result(run_chip(program, machine, mode, l2_state, clock, scheduler, log=log), clock)
+
+
+def run_chip(
+    program: WarpProgram,
+    machine: Machine,
+    mode: str,
+    l2_state: str,
+    clock: float,
+    scheduler: str | Policy = "gty",
+    *,
+    log: bool = False,
+) -> Chip:
+    """Run a program to its end and return the chip with all that it counted."""
     if l2_state not in _L2_STATES:
         raise unknown_name("L2 state", l2_state, _L2_STATES)
-    clock = machine.max_clock_mhz if clock_mhz is None else clock_mhz
+    if program.mode != "simt":
+        verify(program, machine)
     setup = make_setup(program, machine, mode, l2_state)
     memory = MemorySystem(machine, clock, l2_state, share=1 if mode == "chip" else min(setup.groups, setup.resident))
     if l2_state == "warm":
@@ -50,7 +67,18 @@ def simulate_reference(
     recorder = EventRecorder(program, index, on=log)
     chip = Chip(program, machine, setup, memory, policy(scheduler), recorder)
     chip.run()
-    return _result(chip, clock)
+    return chip
+
+
+def _fiber_counts(chip: Chip) -> FiberCounts:
+    arbiters = [sm.arbiter for sm in chip.sms.values()]
+    return FiberCounts(
+        crossbar_reads=sum(arbiter.crossed for arbiter in arbiters),
+        port_denials=sum(arbiter.denials for arbiter in arbiters),
+        shared_reads=sum(arbiter.shared for arbiter in arbiters),
+        bits_set=sum(bits.bits_set for bits in chip.bits),
+        bits_cleared=sum(bits.bits_cleared for bits in chip.bits),
+    )
 
 
 def _result(chip: Chip, clock_mhz: float) -> SimResult:
@@ -63,7 +91,7 @@ def _result(chip: Chip, clock_mhz: float) -> SimResult:
     roles = [index for index, role in enumerate(program.roles) for _ in range(role.warps)]
     scopes = {"subpartition": machine.subpartitions, "sm": 1}
     busy = {name: sum(sm.pipes.busy[name] for sm in sms) / TICKS_PER_CYCLE for name in machine.pipes}
-    tensor = sum(sm.matrix.busy for sm in sms) / TICKS_PER_CYCLE
+    tensor = sum(sm.matrix.busy + sm.weft_matrix.busy / machine.subpartitions for sm in sms) / TICKS_PER_CYCLE
     memory = chip.memory
     return SimResult(
         cycles=chip.end,
@@ -86,4 +114,6 @@ def _result(chip: Chip, clock_mhz: float) -> SimResult:
         clock_mhz=clock_mhz,
         mode=chip.setup.mode,
         log=chip.log.array(),
+        fiber=_fiber_counts(chip) if program.mode == "fiber" else None,
+        warnings=chip.warnings,
     )

@@ -17,6 +17,8 @@ class Launcher:
         self._chip = chip
         self._schedule = chip.program.work.schedule
         self._later = list(chip.setup.later_items)
+        self._resident: list[Cluster] = []
+        self.draining: list[Cluster] = []  # ended, but something is in flight on their registers
 
     def start(self) -> None:
         """Launch the first clusters, breadth first; the first item of place c is item c."""
@@ -24,9 +26,29 @@ class Launcher:
             self._launch(place, item=place, start=0)
 
     def free(self, cluster: Cluster) -> None:
-        """Let the next cluster follow in the place of one that has ended, under schedule launch."""
+        """Give the place of a cluster that has ended back, once nothing is in flight on its registers."""
+        self._resident.remove(cluster)
+        if cluster.rest_at is None:
+            self.draining.append(cluster)
+        elif self._schedule == "launch" or self._chip.has_bits:
+            self._chip.events.at(cluster.rest_at, lambda now: self._end(cluster, now))
+
+    def end_of_cycle(self, cycle: int) -> None:
+        """Let wefts meet, and ended clusters go whose last operation has started."""
+        if self._chip.meets:
+            for cta in sorted((cta for c in self._resident for cta in c.ctas), key=lambda c: (c.sm.number, c.slot)):
+                cta.meeting.end_of_cycle(cycle)
+        for cluster in list(self.draining):
+            if cluster.rest_at is not None:
+                self.draining.remove(cluster)
+                self._chip.events.at(max(cluster.rest_at, cycle + 1), lambda now, c=cluster: self._end(c, now))
+
+    def _end(self, cluster: Cluster, now: int) -> None:
+        """End a cluster: report data that nobody consumed, and let the next cluster follow under schedule launch."""
+        for cta in cluster.ctas:
+            cta.report_unconsumed(now)
         if self._schedule == "launch":
-            self._chip.events.at(cluster.free_at, lambda now: self._follow(cluster, now))
+            self._follow(cluster, now)
 
     def next_item(self, cluster: Cluster) -> int | None:
         """Return the item after a cluster's last one, or None."""
@@ -44,5 +66,6 @@ class Launcher:
 
     def _launch(self, place: int, *, item: int, start: int) -> None:
         cluster = Cluster(self._chip, place, item, start)
+        self._resident.append(cluster)
         for cta in cluster.ctas:
-            cta.sm.admit(cta)
+            cta.sm.admit(cta.warps)

@@ -4,62 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from heddle.ir.opcodes import OPCODES, Unit
-from heddle.ir.warp import RZ, Instruction, Register
+from heddle.ir.warp import Instruction, Register
 from heddle.machine.spec import Machine
+from heddle.sim.reference.registers import Physical, registers, simd_slots
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE, Server, ticks
 from heddle.sim.reference.warp import Warp
 from heddle.sim.result import Stall
 
-_MATRIX_UNITS = (Unit.WGMMA, Unit.TCGEN05_MMA)
-_MATRIX_OPERANDS = 2  # the first slots of a matrix instruction; the others are accumulators
-
 
 class RegisterPorts:
-    """One read port a bank. `mma_active(cycle)` tells whether a register-accumulator MMA runs on the SM."""
+    """One read port a bank. `mma_share(cycle)` is the share of the ports that accumulators of an MMA take."""
 
-    def __init__(self, machine: Machine, branch_targets: set[int], mma_active: Callable[[int], bool]) -> None:
+    def __init__(self, machine: Machine, branch_targets: set[int], mma_share: Callable[[int], float]) -> None:
         self._machine = machine
         self._targets = branch_targets
-        self._mma_active = mma_active
+        self._mma_share = mma_share
         self._banks = [Server() for _ in range(machine.register_banks)]
         self._cached: tuple[Warp, int, tuple[Register, ...]] | None = None  # warp, pc, slots of the last instruction
 
     def blocked(self, warp: Warp, instruction: Instruction, cycle: int) -> Stall | None:
         """Return DISPATCH_STALL while a port that the instruction needs is still taken in the next cycle."""
-        for bank in self._cycles_by_bank(warp, instruction):
-            if not self._banks[bank].is_free(cycle + 1):
+        for bank in self._reads_by_bank(warp, instruction):
+            if not self.is_free(bank, cycle + 1):
                 return Stall.DISPATCH_STALL
         return None
 
     def read(self, warp: Warp, instruction: Instruction, cycle: int) -> int:
         """Take the ports for an issue; return the extra cycles that its own bank conflicts cost."""
-        by_bank = self._cycles_by_bank(warp, instruction)
-        share = self._machine.tensor_port_share if self._mma_active(cycle) else 0.0
-        for bank, cycles in by_bank.items():
-            self._banks[bank].serve(cycle * TICKS_PER_CYCLE, ticks(cycles / (1.0 - share)))
+        by_bank = self._reads_by_bank(warp, instruction)
+        for bank, reads in by_bank.items():
+            self.serve(bank, cycle, reads)
+        self.remember(warp, instruction)
+        return max(0, *(self.cycles(reads) for reads in by_bank.values()), 1) - 1
+
+    def remember(self, warp: Warp, instruction: Instruction) -> None:
+        """Keep an instruction's slots for the reuse cache."""
         self._cached = (warp, warp.pc, instruction.src)
-        return max(0, *by_bank.values(), 1) - 1
 
     def skip(self, warp: Warp) -> None:
         """Note an instruction that was predicated off: it read nothing."""
         self._cached = (warp, warp.pc, ())
 
-    def _cycles_by_bank(self, warp: Warp, instruction: Instruction) -> dict[int, int]:
-        """Return for each bank that is read the cycles that its port needs."""
-        registers: set[int] = set()
-        for slot, group in enumerate(self._slots(instruction)):
-            if group.index != RZ and not self._is_cached(warp, slot, group):
-                registers |= set(range(group.index, group.index + group.count))
-        cycles = {}
-        for bank in sorted({register % len(self._banks) for register in registers}):
-            reads = sum(register % len(self._banks) == bank for register in registers)
-            cycles[bank] = -(-reads // self._machine.register_reads_per_bank_per_cycle)
-        return cycles
+    def is_free(self, bank: int, cycle: int) -> bool:
+        """Tell whether the port of a bank is free within a cycle."""
+        return self._banks[bank].is_free(cycle)
 
-    def _slots(self, instruction: Instruction) -> tuple[Register, ...]:
-        matrix = instruction.op == "HMMA" or OPCODES[instruction.op].unit in _MATRIX_UNITS
-        return instruction.src[:_MATRIX_OPERANDS] if matrix else instruction.src
+    def free(self, bank: int) -> int:
+        """Return the next free time of a port, in ticks."""
+        return self._banks[bank].free
+
+    def serve(self, bank: int, cycle: int, reads: int) -> None:
+        """Let the port of a bank read registers for an instruction that issues at `cycle`."""
+        length = ticks(self.cycles(reads) / (1.0 - self._mma_share(cycle)))
+        self._banks[bank].serve(cycle * TICKS_PER_CYCLE, length)
+
+    def fetch(self, bank: int, time: int, reads: int) -> None:
+        """Let the port of a bank read operands of a weft's matrix instruction that starts at `time` (ticks)."""
+        self._banks[bank].serve(time, ticks(self.cycles(reads)))
+
+    def cycles(self, reads: int) -> int:
+        """Return the cycles in which a port reads so many registers."""
+        return -(-reads // self._machine.register_reads_per_bank_per_cycle)
+
+    def bank(self, register: Physical) -> int:
+        """Return the bank that holds a register."""
+        return register.number % len(self._banks)
+
+    def wanted(self, warp: Warp, instruction: Instruction) -> set[Physical]:
+        """Return the vector registers that an instruction needs from ports, because the reuse cache lacks them."""
+        slots = enumerate(simd_slots(instruction))
+        groups = [group for slot, group in slots if not self._is_cached(warp, slot, group)]
+        return {register for group in groups for register in registers(warp, group) if not register.tensor}
+
+    def _reads_by_bank(self, warp: Warp, instruction: Instruction) -> dict[int, int]:
+        """Return for each bank that is read the number of registers."""
+        reads: dict[int, int] = {}
+        for register in self.wanted(warp, instruction):
+            reads[self.bank(register)] = reads.get(self.bank(register), 0) + 1
+        return reads
 
     def _is_cached(self, warp: Warp, slot: int, group: Register) -> bool:
         if not self._machine.register_reuse_cache or self._cached is None or warp.pc in self._targets:
@@ -68,4 +90,4 @@ class RegisterPorts:
         if last_warp is not warp or last_pc != warp.pc - 1 or slot >= len(last_slots) or group.count != 1:
             return False
         last = last_slots[slot]
-        return last.reuse and last.count == 1 and last.index == group.index
+        return last.reuse and last.count == 1 and registers(warp, last) == registers(warp, group)

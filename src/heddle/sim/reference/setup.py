@@ -33,12 +33,29 @@ class Setup:
         return [group * self.cluster_size + rank for group in self.simulated for rank in range(self.cluster_size)]
 
 
+REGISTER_ALIGNMENT = 4  # of a FIBER-thread's registers in each subpartition (docs/reference/fiber.md, section 2)
+
+
+def _registers(program: WarpProgram, machine: Machine) -> int:
+    """Return the vector registers of a CTA."""
+    if program.fiber is not None:
+        return machine.subpartitions * (-(-program.fiber.registers // REGISTER_ALIGNMENT) * REGISTER_ALIGNMENT)
+    unit = machine.register_allocation_unit
+    return sum(role.warps * (-(-role.registers_per_thread // unit) * unit) for role in program.roles)
+
+
+def _by_contexts(program: WarpProgram, machine: Machine) -> int:
+    """Return how many CTAs the warp contexts allow."""
+    if program.mode != "fiber":
+        return machine.max_warps_per_sm // program.warps_per_cta
+    return machine.max_wefts_per_subpartition // -(-program.warps_per_cta // machine.subpartitions)
+
+
 def slots_per_sm(program: WarpProgram, machine: Machine) -> int:
     """Return how many CTAs an SM holds; UserError if none fits."""
-    unit = machine.register_allocation_unit
-    registers = sum(role.warps * (-(-role.registers_per_thread // unit) * unit) for role in program.roles)
+    registers = _registers(program, machine)
     shared = program.shared_memory_bytes + machine.shared_memory_reserved_bytes_per_cta
-    limits = [machine.max_ctas_per_sm, machine.max_warps_per_sm // program.warps_per_cta]
+    limits = [machine.max_ctas_per_sm, _by_contexts(program, machine)]
     limits += [machine.shared_memory_bytes // shared] if shared else []
     limits += [machine.vector_registers // registers] if registers else []
     if program.tensor_memory_columns:

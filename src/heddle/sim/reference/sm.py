@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 from heddle.ir.opcodes import Unit
 from heddle.sim.reference import bulk, control, global_memory, mbarrier, named_barrier, semaphore, tcgen05, wgmma
 from heddle.sim.reference import tensor_memory as tmem
-from heddle.sim.reference.cta import Cta
+from heddle.sim.reference.arbiter import Arbiter
+from heddle.sim.reference.bit_units import BindUnit, BusyBitUnit
 from heddle.sim.reference.fetch import InstructionFetch
+from heddle.sim.reference.fiber_sync import SetFiberNum
 from heddle.sim.reference.matrix_unit import MatrixUnit
 from heddle.sim.reference.pipes import Pipes, PipeUnit
 from heddle.sim.reference.shared_memory import LoadStoreUnit, SharedMemory, SharedUnit
 from heddle.sim.reference.subpartition import Subpartition
 from heddle.sim.reference.ticks import Server
 from heddle.sim.reference.unit import UnitModel
+from heddle.sim.reference.warp import Warp
+from heddle.sim.reference.weft_matrix import WeftMatrixUnits, WeftMma
 
 if TYPE_CHECKING:
     from heddle.sim.reference.chip import Chip
@@ -51,6 +55,10 @@ UNITS: dict[Unit, type[UnitModel]] = {
     Unit.SKIP: control.Skip,
     Unit.NEXT_ITEM: control.NextItem,
     Unit.EXIT: control.Exit,
+    Unit.SET_FIBER_NUM: SetFiberNum,
+    Unit.BIND: BindUnit,
+    Unit.BUSY_BIT: BusyBitUnit,
+    Unit.WEFT_MMA: WeftMma,
 }
 
 
@@ -65,18 +73,27 @@ class Sm:
         self.lsu = LoadStoreUnit(self.machine)
         self.bulk = bulk.BulkCopyEngine(self.machine)
         self.matrix = MatrixUnit(self.machine, self.shared)
+        self.weft_matrix = WeftMatrixUnits(self)
         self.tcgen05_starts: list[int] = []  # ticks, of the instructions that this SM issued
         self.tensor_memory = [Server() for _ in range(self.machine.subpartitions)]
         self.pipes = Pipes(self.machine)
         self.fetch = InstructionFetch(chip.setup.instruction_miss_cycles)
         self.units = {unit: model(self) for unit, model in UNITS.items()}
         self.subpartitions = [Subpartition(self, index) for index in range(self.machine.subpartitions)]
+        self.ports = [part.ports for part in self.subpartitions]
+        self.arbiter = Arbiter(self.ports)
 
-    def admit(self, cta: Cta) -> None:
-        """Make the warps of a CTA resident."""
-        for warp in cta.warps:
+    def admit(self, warps: list[Warp]) -> None:
+        """Make warps of a CTA resident."""
+        for warp in warps:
             self.subpartitions[warp.subpartition].admit(warp)
-            self.fetch.request(warp.pc, cta.cluster.start)
+            self.fetch.request(warp.pc, warp.start)
+
+    def mma_share(self, subpartition: int, cycle: int) -> float:
+        """Return the share of a subpartition's read ports that accumulators in registers take at `cycle`."""
+        if self.matrix.registers_active(cycle):
+            return self.machine.tensor_port_share
+        return self.weft_matrix.share(subpartition, cycle)
 
     def cycle(self, cycle: int) -> None:
         """Let each subpartition issue, in an order that turns with the cycle."""

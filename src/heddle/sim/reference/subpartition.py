@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heddle.errors import UserError
-from heddle.ir.opcodes import OPCODES
+from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Instruction
 from heddle.sim.reference.ports import RegisterPorts
+from heddle.sim.reference.registers import is_remote
 from heddle.sim.reference.unit import UnitModel
 from heddle.sim.reference.warp import Warp
 from heddle.sim.result import Stall
@@ -27,7 +28,7 @@ class Subpartition:
         self.index = index
         self.warps: list[Warp] = []
         self._last = -1  # bit of the context that issued last
-        self._ports = RegisterPorts(sm.machine, sm.chip.branch_targets, sm.matrix.registers_active)
+        self.ports = RegisterPorts(sm.machine, sm.chip.branch_targets, lambda cycle: sm.mma_share(index, cycle))
         self._latched_conditions = (self._started, self._ready, self._counters, self._unit)
 
     def admit(self, warp: Warp) -> None:
@@ -35,19 +36,35 @@ class Subpartition:
         self.warps.append(warp)
         self.warps.sort(key=lambda resident: resident.context)
 
+    def remove(self, warp: Warp) -> None:
+        """Let a masked weft leave."""
+        self.warps.remove(warp)
+
     def cycle(self, cycle: int) -> None:
         """Test all warps, issue at most one, and charge one state to each."""
-        states = [(warp, self._blocked(warp, cycle)) for warp in self.warps]
+        states = [(warp, self._blocked(warp, cycle)) for warp in self.warps if warp.accounted != cycle]
         ready = {self._bit(warp): warp for warp, reason in states if reason is None}
         chosen = self._choose(ready, cycle) if ready else None
+        extra = None if chosen is None else self._read(chosen, cycle)
+        selected = Stall.READ_PORT if extra is None else Stall.SELECTED
         for warp, reason in states:
             if reason is None:
-                reason = Stall.SELECTED if warp is chosen else Stall.NOT_SELECTED
+                reason = selected if warp is chosen else Stall.NOT_SELECTED
             self.sm.chip.account(warp, reason)
-        if chosen is not None:
-            self._issue(chosen, cycle)
+        if chosen is not None and extra is not None:
+            self._issue(chosen, cycle, extra)
             self._last = self._bit(chosen)
             self.warps = [warp for warp in self.warps if not warp.ended]
+
+    def _read(self, warp: Warp, cycle: int) -> int | None:
+        """Take the read ports that the selected warp needs; return its own conflicts, None if the arbiter denies it."""
+        instruction = self._instruction(warp)
+        if not warp.acts(instruction):
+            self.ports.skip(warp)
+            return 0
+        if is_remote(instruction):
+            return self.sm.arbiter.grant(warp, instruction, cycle)
+        return self.ports.read(warp, instruction, cycle)
 
     def _bit(self, warp: Warp) -> int:
         """Return the place of a warp's context among all contexts of this subpartition."""
@@ -81,14 +98,22 @@ class Subpartition:
         if not warp.acts(instruction):
             return None
         return (
-            self._model(warp).full(warp, instruction, cycle)
+            self._bits(warp, instruction, cycle)
+            or self._model(warp).full(warp, instruction, cycle)
             or self.sm.pipes.blocked(self.sm.chip.timing(instruction), self.index, cycle)
-            or self._ports.blocked(warp, instruction, cycle)
+            or (None if is_remote(instruction) else self.ports.blocked(warp, instruction, cycle))
         )
+
+    def _bits(self, warp: Warp, instruction: Instruction, cycle: int) -> Stall | None:
+        """Return the reason while a full or empty bit holds the instruction up; DEPBAR.BIT only names registers."""
+        thread = warp.cta.thread
+        if thread is None or OPCODES[instruction.op].unit is Unit.BUSY_BIT:
+            return None
+        return thread.blocked(warp, instruction, cycle)
 
     def _started(self, warp: Warp, cycle: int) -> Stall | None:
         """Condition a."""
-        there = cycle >= warp.cta.cluster.start and self.sm.fetch.there(warp.pc, cycle)
+        there = cycle >= warp.start and self.sm.fetch.there(warp.pc, cycle)
         return None if there else Stall.NO_INSTRUCTION
 
     def _ready(self, warp: Warp, cycle: int) -> Stall | None:
@@ -107,17 +132,19 @@ class Subpartition:
         instruction = self._instruction(warp)
         return self._model(warp).waits(warp, instruction, cycle) if warp.acts(instruction) else None
 
-    def _issue(self, warp: Warp, cycle: int) -> None:
-        instruction = self._instruction(warp)
-        warp.branch_target = None
+    def _issue(self, warp: Warp, cycle: int, extra: int) -> None:
+        instruction, unit = self._instruction(warp), OPCODES[self._instruction(warp).op].unit
+        warp.branch_target = warp.operation = None
         self.sm.chip.log.issue(warp, instruction, cycle)
         if warp.acts(instruction):
             self.sm.pipes.occupy(self.sm.chip.timing(instruction), self.index, cycle)
-            extra = self._ports.read(warp, instruction, cycle)
             self._set_next_ok(warp, cycle + max(1, instruction.control.stall) + extra)
+            if warp.cta.thread is not None and unit is not Unit.BUSY_BIT:
+                warp.operation = warp.cta.thread.begin(warp, instruction, cycle)
+            warp.bound = None
             self._model(warp).issue(warp, instruction, cycle, extra)
         else:
-            self._ports.skip(warp)
+            warp.bound = None
             self._set_next_ok(warp, cycle + max(1, instruction.control.stall))
             for counter in (instruction.control.write_barrier, instruction.control.read_barrier):
                 warp.release(counter, cycle + 2, self._model(warp).reason(instruction))

@@ -18,7 +18,12 @@ class TensorMemoryUnit(UnitModel):
         length = duration(instruction.bytes, rate)
         start = self.server(warp).serve(cycle * TICKS_PER_CYCLE, length)
         self.release_write(warp, instruction, floor_cycles(start + length) + self.machine.tensor_memory_latency_cycles)
-        self.release_read(warp, instruction, self.default_read_release(cycle, extra))
+        released = self.default_read_release(cycle, extra)
+        self.release_read(warp, instruction, released, self.operands_read(released, floor_cycles(start + length)))
+
+    def operands_read(self, released: int, end: int) -> int:
+        """Return when the last operand has been read, for a transfer that ends at `end`."""
+        return released
 
     def server(self, warp: Warp) -> Server:
         """Return the server of the warp's subpartition."""
@@ -30,7 +35,10 @@ class TensorMemoryUnit(UnitModel):
 
 
 class TensorMemoryLoad(TensorMemoryUnit):
-    """TMEM_LOAD."""
+    """TMEM_LOAD: its columns have been read when the transfer is over."""
+
+    def operands_read(self, released: int, end: int) -> int:
+        return max(released, end)
 
     def bytes_per_cycle(self) -> int:
         return self.machine.tensor_memory_read_bytes_per_cycle

@@ -32,13 +32,17 @@ class UnitModel(ABC):
     def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
         """Apply an instruction that issues at `cycle`; `extra` cycles are its own bank conflicts (e of the page)."""
 
-    def release_read(self, warp: Warp, instruction: Instruction, cycle: int) -> None:
-        """Release the read barrier at `cycle`."""
+    def release_read(self, warp: Warp, instruction: Instruction, cycle: int, consumed_cycle: int | None = None) -> None:
+        """Release the read barrier at `cycle`; unless told otherwise the operands have been consumed then."""
         warp.release(instruction.control.read_barrier, cycle, self.reason(instruction))
+        if warp.operation is not None:
+            warp.operation.reads_end(cycle if consumed_cycle is None else consumed_cycle)
 
     def release_write(self, warp: Warp, instruction: Instruction, cycle: int) -> None:
-        """Release the write barrier at `cycle`."""
+        """Release the write barrier at `cycle`, from which the result is there."""
         warp.release(instruction.control.write_barrier, cycle, self.reason(instruction))
+        if warp.operation is not None:
+            warp.operation.writes_end(cycle)
 
     def release_default(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
         """Release both barriers of an instruction whose unit says nothing else: write-back L after issue."""

@@ -8,7 +8,9 @@ from heddle.ir.warp import LOOP_LEVELS, SCOREBOARDS, Instruction, Role
 from heddle.sim.result import Stall
 
 if TYPE_CHECKING:
+    from heddle.ir.warp_fiber import Bind
     from heddle.sim.reference.cta import Cta
+    from heddle.sim.reference.operation import Operation
     from heddle.sim.reference.wgmma import Collective
 
 NEVER = 1 << 62  # a cycle that does not come: not known yet
@@ -28,16 +30,21 @@ class Counter:
 
 
 class Warp:
-    """Program counter, issue state, counters, loops, rings and open groups of a warp."""
+    """Program counter, issue state, counters, loops, rings and open groups of a warp that may issue from `start` on."""
 
-    def __init__(self, cta: Cta, role: Role, index: int) -> None:
+    def __init__(self, cta: Cta, role: Role, index: int, start: int) -> None:
         self.cta = cta
+        self.start = start
         self.role = role
         self.index = index  # in the CTA
         self.rank = index - role.first_warp  # in the role
         self.context = cta.slot * cta.cluster.chip.program.warps_per_cta + index
         self.pc = role.entry
         self.ended = False
+        self.masked = False  # ended by a SETFIBER: may come back
+        self.accounted = -1  # cycle whose state has been charged already
+        self.bound: Bind | None = None  # what DEPBAR.BIND keeps for the next instruction
+        self.operation: Operation | None = None  # of the instruction that issues now, where registers have bits
         self.next_ok = 0
         self.next_ok_reason = Stall.WAIT
         self.latched = 0  # how many of the conditions a to d have held for this instruction
@@ -49,7 +56,8 @@ class Warp:
         self.copy_groups: list[int] = []  # completion cycle of each committed group
         self.open_bulk: list[int] = []  # source-read cycles of bulk stores since the last commit
         self.bulk_groups: list[int] = []
-        self.wgmma_issued = 0
+        self.wgmma_issued = cta.collectives_formed(index)
+        self.groups_issued = cta.groups_formed(index)  # matrix instructions of four wefts together
         self.wgmma_groups: list[Collective | None] = []
         self.branch_target: int | None = None  # of the instruction that issues now
         self.tcgen05_complete = 0  # cycle in which all tcgen05.mma of this warp are complete

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heddle.ir.warp import Instruction
 from heddle.sim.reference.matrix_unit import element_bytes, rate_scale
+from heddle.sim.reference.operation import Operation
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE, duration, floor_cycles
 from heddle.sim.reference.unit import UnitModel
 from heddle.sim.reference.warp import Warp
@@ -16,7 +17,7 @@ class Collective:
     """The n-th WGMMA of the four warps of a group; times are known once the fourth has issued."""
 
     def __init__(self) -> None:
-        self.members: list[tuple[Warp, Instruction]] = []
+        self.members: list[tuple[Warp, Instruction, Operation | None]] = []
         self.start: int | None = None  # ticks
         self.read = 0
         self.complete = 0
@@ -42,7 +43,7 @@ class Wgmma(UnitModel):
     def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
         collective = warp.cta.collective(warp, warp.wgmma_issued)
         warp.wgmma_issued += 1
-        collective.members.append((warp, instruction))
+        collective.members.append((warp, instruction, warp.operation))
         for counter in (instruction.control.write_barrier, instruction.control.read_barrier):
             warp.begin(counter, self.reason(instruction))
         if len(collective.members) == GROUP_WARPS:
@@ -65,14 +66,18 @@ class Wgmma(UnitModel):
         collective.start, collective.read = start, start + length
         collective.complete = collective.read + self.machine.wgmma_tail_cycles * TICKS_PER_CYCLE
         self._record(collective, warp, instruction)
-        for member, issued in collective.members:
-            member.finish(issued.control.write_barrier, floor_cycles(collective.complete))
-            member.finish(issued.control.read_barrier, floor_cycles(collective.read))
+        read, complete = floor_cycles(collective.read), floor_cycles(collective.complete)
+        for member, issued, operation in collective.members:
+            member.finish(issued.control.write_barrier, complete)
+            member.finish(issued.control.read_barrier, read)
+            if operation is not None:
+                operation.reads_end(read)
+                operation.writes_end(complete)
 
     def _record(self, collective: Collective, warp: Warp, instruction: Instruction) -> None:
         """Log the work, under the name of the first warp of the group."""
         assert collective.start is not None
-        first = min((member for member, _ in collective.members), key=lambda member: member.index)
+        first = min((member for member, _, _ in collective.members), key=lambda member: member.index)
         log, read, complete = self.sm.chip.log, floor_cycles(collective.read), floor_cycles(collective.complete)
         stage = log.stage(warp, instruction)
         log.span(EventKind.TENSOR, first, floor_cycles(collective.start), read, pc=warp.pc, stage=stage)

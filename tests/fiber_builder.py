@@ -1,0 +1,89 @@
+"""Small FIBER programs for tests: wefts as lists of instructions, bits at the start, and what happened in a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine_builder import EXIT, op, program, role
+
+from heddle.ir.warp import Instruction, Register, WarpProgram
+from heddle.ir.warp_fiber import OWN, Bind, FiberNote
+from heddle.machine import Machine, OpTiming, machine
+from heddle.sim.reference.chip import Chip
+from heddle.sim.reference.engine import run_chip
+from heddle.sim.reference.fiber_thread import Change
+from heddle.sim.result import EventKind
+
+LATENCY = 4  # of every instruction of `fiber_machine`
+SETUP = 32  # cycles of a SETFIBER of `fiber_machine`: long enough for every bit of a prologue to be seen
+
+
+def fiber_machine(**changes: Any) -> Machine:
+    """Return an H100 with FIBER, of one SM, on which every pipe takes one instruction a cycle and answers in four."""
+    base = machine("h100+fiber")
+    ops = {name: OpTiming(pipe=t.pipe, initiation_cycles=1.0, latency_cycles=LATENCY) for name, t in base.ops.items()}
+    defaults = {"set_fiber_num_cycles": SETUP, "l2_partitions": 1}
+    return dataclasses.replace(base, sms=1, ops=ops, **(defaults | changes))
+
+
+def at(number: int, place: int = OWN, count: int = 1) -> Register:
+    """Return a register of a subpartition, by default the weft's own."""
+    return Register(number, count, False, place)
+
+
+def bind(*consume: int, hold: bool = False, readers: Sequence[int] = (), scoped: bool = False) -> Instruction:
+    """Return a DEPBAR.BIND."""
+    return op("DEPBAR.BIND", bind=Bind(consume=consume, hold=hold, readers=tuple(readers), scoped=scoped))
+
+
+def bit(which: Any, register: Register, value: bool) -> Instruction:
+    """Return a DEPBAR.BIT."""
+    return op("DEPBAR.BIT", bit=which, set_bit=value, src=(register,))
+
+
+def nops(count: int) -> list[Instruction]:
+    """Return instructions that only pass time: one cycle each."""
+    return [op("NOP")] * count
+
+
+def fiber_program(
+    code: Mapping[int, Sequence[Instruction]], *, prologue: Sequence[Instruction] = (), registers: int = 64, **fields: Any
+) -> WarpProgram:
+    """Return a program whose weft w runs `code[w]` after a SETFIBER that weft 0 reaches after `prologue`.
+
+    Wefts that `code` does not name end at once. All start in the same cycle. Registers 0 to 15 are private, the others
+    the pool.
+    """
+    wefts = max(code) + 1
+    instructions: list[Instruction] = [*prologue, op("SETFIBER", fibers=32 * wefts)]
+    roles = []
+    for weft in range(wefts):
+        entry = 0 if weft == 0 else len(instructions)
+        roles.append(role(entry, 1, first=weft, name=f"weft{weft}"))
+        instructions += [*code.get(weft, ()), EXIT]
+    note = FiberNote(registers=registers, pool_first=16, pool_limit=registers)
+    return program(*instructions, roles=roles, mode="fiber", fiber=note, **fields)
+
+
+def run_fiber(p: WarpProgram, m: Machine | None = None, scheduler: Any = "gty") -> Chip:
+    """Run a program on one SM; return the chip with everything that it counted."""
+    return run_chip(p, m or fiber_machine(), "sm", "cold", 1000.0, scheduler, log=True)
+
+
+def issued(chip: Chip, weft: int) -> list[int]:
+    """Return the issue cycles of a weft after the start of all, counted from there."""
+    log = chip.log.array()
+    assert log is not None
+    issues = log[log["kind"] == EventKind.ISSUE]
+    meeting = min(int(row["begin"]) for row in issues if chip.program.instructions[row["pc"]].op == "SETFIBER")
+    start = meeting - 1 + chip.machine.set_fiber_num_cycles
+    return [int(row["begin"]) - start for row in issues if row["warp"] == weft and row["begin"] >= start]
+
+
+def trace(chip: Chip) -> list[Change]:
+    """Return what happened to registers, in the order in which it took effect."""
+    changes = [change for thread in chip.traces for change in thread]
+    late = ("issue", "bit")  # what issues in a cycle comes after what completes in it
+    return sorted(changes, key=lambda change: (change.cycle, change.kind in late))
