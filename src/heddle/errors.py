@@ -29,6 +29,7 @@ class SourceLocation:
             text = Path(self.file).read_text(encoding="utf-8").splitlines()[self.line - 1]
         except (OSError, IndexError, UnicodeDecodeError):
             return ""
+        text = "".join(letter if letter.isprintable() else " " for letter in text)
         caret = " " * (self.column - 1) + "^" if self.column else ""
         return "\n".join(part for part in (text, caret) if part)
 

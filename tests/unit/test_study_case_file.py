@@ -104,6 +104,28 @@ def test_an_unknown_column_is_named_with_the_nearest(tmp_path: Path) -> None:
         read_cases(write(tmp_path, header=HEADER + ",mesured"))
 
 
+def test_a_column_given_twice_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r":1: column 'm' is given 2 times"):
+        read_cases(write(tmp_path, header=HEADER + ",m"))
+
+
+def test_a_note_over_two_lines_leaves_the_line_numbers_right(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r":4: column 'm': '0' must be a positive number"):
+        read_cases(write(tmp_path, GOOD.replace("L2 flushed", '"L2\nflushed"'), GOOD.replace("4096", "0")))
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert len(read_cases(path)) == 1
+
+
+def test_a_quoted_line_shows_no_control_characters(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        read_cases(write(tmp_path, GOOD.replace("4096", "\x1b[2J\x00")))
+    assert all(letter.isprintable() or letter == "\n" for letter in str(caught.value))
+
+
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r":1: no column 'unit'"):
         read_cases(write(tmp_path, header="case_id,gpu,kernel,measured"))

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from heddle.errors import SourceLocation, UserError, unknown_name
 
@@ -103,6 +104,16 @@ class Case:
         return min(ends), max(ends)
 
 
+class Lines(Protocol):
+    """A reader of CSV: rows, and the line of the file in which the last one ended."""
+
+    line_num: int
+
+    def __next__(self) -> list[str]: ...
+
+    def __iter__(self) -> Lines: ...
+
+
 class _Row:
     """One row while it is read: typed access, errors that name line and column."""
 
@@ -186,7 +197,7 @@ def _l2_state(row: _Row) -> str:
 def read_cases(path: Path) -> list[Case]:
     """Read a cases file. Raises UserError with file, line and column on the first thing that is wrong."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as problem:
         raise UserError(f"cannot read the cases file {str(path)!r}: {problem.strerror}") from None
     except UnicodeDecodeError:
@@ -198,8 +209,7 @@ def read_cases(path: Path) -> list[Case]:
         raise UserError(f"malformed CSV: {problem}", where=SourceLocation(str(path), reader.line_num)) from None
 
 
-def _rows(reader: Iterable[list[str]], path: Path) -> list[Case]:
-    lines = iter(reader)
+def _rows(lines: Lines, path: Path) -> list[Case]:
     header = [name.strip() for name in next(lines, [])]
     top = SourceLocation(str(path), 1)
     if missing := [name for name in REQUIRED if name not in header]:
@@ -207,9 +217,11 @@ def _rows(reader: Iterable[list[str]], path: Path) -> list[Case]:
     for name in header:
         if name not in COLUMNS:
             raise unknown_name("column", name, COLUMNS, where=top)
+        if header.count(name) > 1:
+            raise UserError(f"column {name!r} is given {header.count(name)} times", where=top)
     cases: dict[str, Case] = {}
-    for number, cells in enumerate(lines, start=2):
-        where = SourceLocation(str(path), number)
+    for cells in lines:
+        where = SourceLocation(str(path), lines.line_num)
         if not cells:
             continue
         if len(cells) != len(header):
