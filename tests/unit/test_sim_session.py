@@ -9,7 +9,7 @@ import pytest
 from engine_builder import EXIT, h100, loop, op, program, role, run
 from heddle.errors import UserError
 from heddle.ir.warp import Barrier, BarrierRef, Ring
-from heddle.sim import Sim, simulate
+from heddle.sim import EventKind, Sim, simulate
 
 MIXED = program(op("MUFU", write=0), op("FADD", wait=[0], stall=2), op("BAR.SYNC", warps=6), loop(0, 30), EXIT, warps=6)
 
@@ -146,3 +146,40 @@ def test_an_unknown_engine_is_refused() -> None:
     p = program(op("NOP"), EXIT)
     with pytest.raises(UserError, match="unknown engine 'nunba'"):
         simulate(p, h100(), engine="nunba")
+
+
+@pytest.mark.parametrize("engine", ["compiled", "python"])
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (lambda ready, last, subpartition, cycle: 63, "the scheduler policy chose a warp that cannot issue in cycle 0"),
+        (lambda ready, last, subpartition, cycle: [][0], "the scheduler policy failed in cycle 0: IndexError"),
+    ],
+)
+def test_a_policy_that_chooses_no_ready_warp_is_an_error(engine: str, policy: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run(MIXED, scheduler=policy, engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "python"])
+@pytest.mark.parametrize("scheduler", ["gty", "gto", "lrr"])
+def test_64_warps_a_subpartition_agree_with_the_reference(engine: str, scheduler: str) -> None:
+    machine = h100().replace(max_warps_per_sm=256)
+    body = op("MUFU", write=0), op("FADD", wait=[0]), loop(0, 3), EXIT
+    p = program(*body, roles=(role(0, 256, registers=8),))
+    fast = simulate(p, machine, mode="sm", engine=engine, scheduler=scheduler)
+    slow = simulate(p, machine, mode="sm", engine="reference", scheduler=scheduler)
+    assert fast.cycles == slow.cycles
+    assert np.array_equal(fast.stalls, slow.stalls)
+
+
+def test_the_last_of_24_rings_steps_as_in_the_reference() -> None:
+    rings = tuple(Ring(name=f"r{i}", depth=3) for i in range(24))
+    full = BarrierRef(name="full", ring="r23")
+    arrive, wait = op("SYNCS.ARRIVE", barrier=full), op("SYNCS.TRYWAIT", barrier=full, advance=("r23",))
+    p = program(arrive, wait, loop(0, 8), EXIT, rings=rings, barriers=(Barrier(name="full", count=3, arrivals=1),))
+    fast, slow = run(p, log="all"), simulate(p, h100(), mode="sm", engine="reference", log="all")
+    assert fast.cycles == slow.cycles
+    assert fast.log is not None
+    waits = fast.log[(fast.log["kind"] == EventKind.ISSUE) & (fast.log["pc"] == 1)]
+    assert waits["stage"].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from heddle.errors import InternalError, unknown_name
 from heddle.sim.core import bits, control, flush, memory_play, run
 from heddle.sim.core import layout as c
-from heddle.sim.scheduler import POLICIES, Policy
+from heddle.sim.scheduler import POLICIES, Chooser, Policy
 
 COMPILED = "compiled"
 ENGINES = (COMPILED, "python")
@@ -55,7 +55,7 @@ def load_core(engine: str) -> Core:
     return Core(dict(build_unit("core", ENTRIES, sources)))
 
 
-def set_policy(state: NDArray[np.int64], engine: str, scheduler: Policy) -> Any:
+def set_policy(state: NDArray[np.int64], engine: str, scheduler: Policy) -> UserPolicy | None:
     """Write the scheduler policy into the state; return what must be kept alive meanwhile."""
     if not callable(scheduler):
         if scheduler not in POLICIES:
@@ -63,31 +63,49 @@ def set_policy(state: NDArray[np.int64], engine: str, scheduler: Policy) -> Any:
         state[c.H_POLICY] = POLICIES[scheduler]
         return None
     state[c.H_POLICY] = c.POLICY_USER
-    if engine == "python":
-        bits.policies.append(scheduler)
-        state[c.H_POLICY_ADDRESS] = len(bits.policies) - 1
-        return None
-    function = _compile_policy(scheduler)
-    state[c.H_POLICY_ADDRESS] = function.address
-    return function
+    policy = _callable_policy(scheduler) if engine == "python" else _compiled_policy(scheduler)
+    state[c.H_POLICY_ADDRESS] = policy.address
+    return policy
 
 
 @dataclass(frozen=True, slots=True)
-class CallablePolicy:
-    """A policy that the core can call; `owner` keeps its code alive."""
+class UserPolicy:
+    """A policy that the core can call; `owner` keeps its code alive, `failures` has what it raised."""
 
     owner: Any
     address: int
+    failures: list[Exception] = field(default_factory=list)
 
 
-@cache
-def _compile_policy(choose: Callable[[int, int, int, int], int]) -> CallablePolicy:
+def _guarded(choose: Chooser, failures: list[Exception]) -> Chooser:
+    """Return a policy that remembers an error and then chooses no warp."""
+
+    def guarded(ready: int, last: int, subpartition: int, t: int) -> int:
+        try:
+            return int(choose(ready, last, subpartition, t))
+        except Exception as error:
+            failures.append(error)
+            return -1
+
+    return guarded
+
+
+def _callable_policy(choose: Chooser) -> UserPolicy:
+    """Return a policy for the uncompiled core."""
+    failures: list[Exception] = []
+    bits.policies.append(_guarded(choose, failures))
+    return UserPolicy(choose, len(bits.policies) - 1, failures)
+
+
+def _compiled_policy(choose: Chooser) -> UserPolicy:
     """Compile a policy, or make it callable from the core as it is if the compiler does not know what it uses."""
     from heddle.sim.native import compile_function
 
     try:
         compiled = compile_function(choose)
-        return CallablePolicy(compiled, compiled.address)
+        return UserPolicy(compiled, compiled.address)
     except InternalError:
-        callback = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)(choose)
-        return CallablePolicy(callback, int(ctypes.cast(callback, ctypes.c_void_p).value or 0))
+        failures: list[Exception] = []
+        signature = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64, *[ctypes.c_int64] * 3)
+        callback = signature(_guarded(choose, failures))
+        return UserPolicy(callback, int(ctypes.cast(callback, ctypes.c_void_p).value or 0), failures)

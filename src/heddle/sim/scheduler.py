@@ -12,5 +12,6 @@ from collections.abc import Callable
 
 from heddle.sim.core import layout as c
 
-Policy = str | Callable[[int, int, int, int], int]
+Chooser = Callable[[int, int, int, int], int]
+Policy = str | Chooser
 POLICIES = {"gty": c.POLICY_GTY, "gto": c.POLICY_GTO, "lrr": c.POLICY_LRR}

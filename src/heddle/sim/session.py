@@ -121,8 +121,23 @@ class Sim:
             elif why == core.DEADLOCK:
                 raise UserError(self.deadlock_report(), hint="every wait needs an arrival that comes later or has come")
             else:
-                raise InternalError(f"the engine ran out of room (error {int(self.state[c.H_ERROR])})")
+                raise self._broken()
         return self.finished
+
+    def _broken(self) -> Exception:
+        """Return the error for a state with an error word; a scheduler policy's own exception is its cause."""
+        error = int(self.state[c.H_ERROR])
+        if error != c.ERROR_POLICY:
+            return InternalError(f"the engine ran out of room (error {error})")
+        failures = self._policy.failures if self._policy is not None else []
+        problem = UserError(
+            f"the scheduler policy failed in cycle {self.cycle - 1}: {failures[0]!r}"
+            if failures
+            else f"the scheduler policy chose a warp that cannot issue in cycle {self.cycle - 1}",
+            hint="a policy returns the index of a bit that is set in its first argument",
+        )
+        problem.__cause__ = failures[0] if failures else None
+        return problem
 
     def snapshot(self) -> Snapshot:
         """Copy the state."""

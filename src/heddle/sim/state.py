@@ -109,8 +109,8 @@ def extent_of(program: WarpProgram, plan: LaunchPlan, mode: str) -> Extent:
         lines=-(-len(program.instructions) // 8),
         clusters=clusters,
     )
-    if bits > 63:
-        raise UserError(f"{program.name}: {bits} warps a subpartition; the engine takes up to 63")
+    if bits > c.CONTEXTS:
+        raise UserError(f"{program.name}: {bits} warps a subpartition; the engine takes up to {c.CONTEXTS}")
     _place_regions(extent, program, plan)
     return extent
 

@@ -7,7 +7,7 @@ between two issues are accounted at once.
 from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
-from heddle.sim.core.bits import ctz
+from heddle.sim.core.bits import bit, ctz, drop_lowest
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     COLLECTIVES,
@@ -134,9 +134,9 @@ def candidate_until(M: State, P: Program, sub: int, warp: int, t: int) -> int:
         until = max(until, ports_until(M, P, sub, warp, row))
     if until <= t:
         return int(until)
-    bit = 1 << M[warp + W_BIT]
-    if M[sub + Q_BLOCKED] & bit == 0:
-        M[sub + Q_BLOCKED] |= bit
+    own = bit(M[warp + W_BIT])
+    if M[sub + Q_BLOCKED] & own == 0:
+        M[sub + Q_BLOCKED] |= own
         credit(M, P, warp, NOT_SELECTED, t)
     elif M[warp + W_DONE] < t:
         credit_blocked(M, P, sub, warp, t)
@@ -184,5 +184,5 @@ def settle_others(M: State, P: Program, sub: int, t: int) -> None:
             until = t + 1 if (i - t) & (SUBPARTITIONS - 1) < place else t
             while blocked != 0:
                 warp = M[other + Q_WARPS] + ctz(blocked) * W_WORDS
-                blocked &= blocked - 1
+                blocked = drop_lowest(blocked)
                 credit_blocked(M, P, other, warp, until)

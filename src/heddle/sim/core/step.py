@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
-from heddle.sim.core.bits import call_policy, ctz, top
+from heddle.sim.core.bits import above, bit, call_policy, ctz, drop_lowest, top
 from heddle.sim.core.blocked import candidate_until, credit_blocked
 from heddle.sim.core.conditions import wake
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.issue import issue
 from heddle.sim.core.layout import (
+    CONTEXTS,
+    ERROR_POLICY,
+    H_ERROR,
     H_POLICY,
     H_POLICY_ADDRESS,
     INF,
@@ -50,7 +53,7 @@ def wake_due(M: State, P: Program, sub: int, t: int) -> None:
         due |= take_far(M, sub, t)
     while due != 0:
         warp = M[sub + Q_WARPS] + ctz(due) * W_WORDS
-        due &= due - 1
+        due = drop_lowest(due)
         wake(M, P, warp, t)
 
 
@@ -60,11 +63,11 @@ def take_far(M: State, sub: int, t: int) -> int:
     rest = M[sub + Q_FAR]
     soon = INF
     while rest != 0:
-        bit = ctz(rest)
-        rest &= rest - 1
-        when = M[M[sub + Q_WARPS] + bit * W_WORDS + W_WAKE]
+        i = ctz(rest)
+        rest = drop_lowest(rest)
+        when = M[M[sub + Q_WARPS] + i * W_WORDS + W_WAKE]
         if when <= t:
-            due |= 1 << bit
+            due |= bit(i)
         else:
             soon = min(soon, when)
     M[sub + Q_FAR] &= ~due
@@ -77,9 +80,13 @@ def choose(M: State, sub: int, ready: int, t: int) -> int:
     last = M[sub + Q_LAST]
     policy = M[H_POLICY]
     if policy == POLICY_USER:
-        return call_policy(M[H_POLICY_ADDRESS], ready, last, M[sub + Q_INDEX], t)
+        chosen = call_policy(M[H_POLICY_ADDRESS], ready, last, M[sub + Q_INDEX], t)
+        if chosen >= 0 and chosen < CONTEXTS and (ready >> chosen) & 1:
+            return chosen
+        M[H_ERROR] = ERROR_POLICY
+        return ctz(ready)
     if policy == POLICY_LRR:
-        after = ready >> (last + 1) << (last + 1)
+        after = above(ready, last) if last >= 0 else ready
         return ctz(after) if after != 0 else ctz(ready)
     if last >= 0 and (ready >> last) & 1:
         return int(last)
@@ -93,23 +100,23 @@ def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int
     ready = 0
     soon = INF
     while rest != 0:
-        bit = ctz(rest)
-        rest &= rest - 1
-        until = candidate_until(M, P, sub, M[sub + Q_WARPS] + bit * W_WORDS, t)
+        i = ctz(rest)
+        rest = drop_lowest(rest)
+        until = candidate_until(M, P, sub, M[sub + Q_WARPS] + i * W_WORDS, t)
         if until <= t:
-            ready |= 1 << bit
+            ready |= bit(i)
         else:
             soon = min(soon, until)
     released = ready & M[sub + Q_BLOCKED]
     M[sub + Q_BLOCKED] ^= released
     while released != 0:
         credit_blocked(M, P, sub, M[sub + Q_WARPS] + ctz(released) * W_WORDS, t)
-        released &= released - 1
+        released = drop_lowest(released)
     if ready != 0:
-        bit = choose(M, sub, ready, t)
-        warp = M[sub + Q_WARPS] + bit * W_WORDS
+        i = choose(M, sub, ready, t)
+        warp = M[sub + Q_WARPS] + i * W_WORDS
         credit(M, P, warp, NOT_SELECTED, t)
-        M[sub + Q_CANDIDATES] &= ~(1 << bit)
+        M[sub + Q_CANDIDATES] &= ~bit(i)
         issue(M, P, L, X, sub, warp, t)
         if M[sub + Q_CANDIDATES] != 0:
             soon = t + 1

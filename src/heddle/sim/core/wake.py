@@ -7,7 +7,7 @@ wake later are in one mask with the earliest of their cycles.
 from __future__ import annotations
 
 from heddle.sim.core.accounting import own_ready
-from heddle.sim.core.bits import ctz
+from heddle.sim.core.bits import bit, ctz
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     FLAG_CONDITION,
@@ -48,15 +48,15 @@ def visit(M: State, sub: int, t: int) -> None:
 
 def enter_ring(M: State, sub: int, warp: int, wake: int, now: int) -> None:
     """Put the warp where it is found in cycle `wake`."""
-    bit = 1 << M[warp + W_BIT]
+    own = bit(M[warp + W_BIT])
     M[warp + W_STATE] = ST_TIMED
     M[warp + W_WAKE] = wake
     if wake - now < WAKE_SLOTS:
         slot = wake & (WAKE_SLOTS - 1)
-        M[sub + Q_RING + slot] |= bit
+        M[sub + Q_RING + slot] |= own
         M[sub + Q_RING_USED] |= 1 << slot
     else:
-        M[sub + Q_FAR] |= bit
+        M[sub + Q_FAR] |= own
         M[sub + Q_FAR_NEXT] = min(M[sub + Q_FAR_NEXT], wake)
 
 
@@ -71,7 +71,7 @@ def make_candidate(M: State, warp: int, t: int) -> None:
     """Conditions a to d hold from cycle t on."""
     sub = M[warp + W_SUB]
     M[warp + W_STATE] = ST_CANDIDATE
-    M[sub + Q_CANDIDATES] |= 1 << M[warp + W_BIT]
+    M[sub + Q_CANDIDATES] |= bit(M[warp + W_BIT])
     visit(M, sub, t)
 
 
@@ -86,7 +86,7 @@ def place(M: State, P: Program, sub: int, warp: int, t: int) -> int:
         return INF
     if ready <= t + 1 and M[warp + W_DONE] == t + 1 and not P[M[warp + W_ROW] + P_FLAGS] & FLAG_CONDITION:
         M[warp + W_STATE] = ST_CANDIDATE
-        M[sub + Q_CANDIDATES] |= 1 << M[warp + W_BIT]
+        M[sub + Q_CANDIDATES] |= bit(M[warp + W_BIT])
         return t + 1
     wake = max(ready, t + 1)
     enter_ring(M, sub, warp, wake, t)

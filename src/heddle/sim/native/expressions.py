@@ -39,12 +39,33 @@ def _top(out: Writer, arguments: list[str]) -> str:
     return f"sub i64 63, {zeros}"
 
 
+def _bit(out: Writer, arguments: list[str]) -> str:
+    return f"shl i64 1, {arguments[0]}"
+
+
+def _drop_lowest(out: Writer, arguments: list[str]) -> str:
+    less = out.value(f"sub i64 {arguments[0]}, 1")
+    return f"and i64 {arguments[0]}, {less}"
+
+
+def _above(out: Writer, arguments: list[str]) -> str:
+    mask = out.value(f"shl i64 -2, {arguments[1]}")
+    return f"and i64 {arguments[0]}, {mask}"
+
+
 def _call_policy(out: Writer, arguments: list[str]) -> str:
     function = out.value(f"inttoptr i64 {arguments[0]} to ptr")
     return f"call i64 {function}({', '.join(f'i64 {argument}' for argument in arguments[1:])})"
 
 
-SPECIAL = {"ctz": _ctz, "top": _top, "call_policy": _call_policy}
+SPECIAL = {
+    "bit": _bit,
+    "ctz": _ctz,
+    "top": _top,
+    "drop_lowest": _drop_lowest,
+    "above": _above,
+    "call_policy": _call_policy,
+}
 """Functions of `core.bits` that are instructions here, by name."""
 
 
