@@ -59,6 +59,8 @@ def random_machine(rng: random.Random, cluster_size: int) -> Machine:
         dram_extra_latency_ns=pick([3.0, 31.4]),
         dram_gbytes_per_s=pick([400.0, 1500.0]),
         dram_channels=pick([1, 2, 5]),
+        dram_interleave_bytes=pick([96, 512, 4096]),
+        dram_turnaround_ns=pick([0.0, 7.3]),
         tma_issue_cycles=pick([1, 9]),
         tma_extra_latency_cycles=pick([0, 13]),
         tma_bytes_per_cycle=pick([37.0, 128.0]),

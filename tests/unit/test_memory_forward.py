@@ -36,14 +36,15 @@ def test_a_streaming_miss_never_repeats() -> None:
 
 
 def test_resident_blocks_repeat_to_the_end_of_the_tensor() -> None:
-    mem = build(stream_program(), machine("h100"), "sm", "warm")
+    mem = build(stream_program(), machine("h100", dram_interleave_bytes=1024), "sm", "warm")
     stream_steps(mem, 0, 0, 2)
     assert forward.memory_repeats(mem, 5000, 0, 0, 2, 2, 2, 1, 100) == 3  # 8 blocks are resident
 
 
 def test_an_odd_period_changes_the_partition() -> None:
-    assert forward.memory_repeats(build(stream_program(), machine("h100"), "sm", "warm"), 0, 0, 0, 1, 1, 1, 1, 5) == 0
-    one = machine("h100", l2_partitions=1)
+    two = machine("h100", dram_interleave_bytes=1024)
+    assert forward.memory_repeats(build(stream_program(), two, "sm", "warm"), 0, 0, 0, 1, 1, 1, 1, 5) == 0
+    one = two.replace(l2_partitions=1)
     assert forward.memory_repeats(build(stream_program(), one, "sm", "warm"), 0, 0, 0, 1, 1, 1, 1, 5) == 5
 
 
@@ -88,9 +89,9 @@ def test_a_jump_equals_playing() -> None:
 
 
 def test_records_of_a_steady_loop_repeat_to_the_end_of_the_item() -> None:
-    mem = build(gemm_program(k_steps=40), machine("h100"), "representative", "cold")
+    mem = build(gemm_program(k_steps=40), machine("h100", dram_interleave_bytes=16384), "representative", "cold")
     assert forward.memory_repeats(mem, 0, 0, 0, 2, 2, 2, 1, 100) == 19
-    assert forward.memory_repeats(mem, 0, 0, 0, 1, 1, 1, 1, 100) == 0  # block parity alternates
+    assert forward.memory_repeats(mem, 0, 0, 0, 1, 1, 1, 1, 100) == 0  # blocks take turns between the partitions
     assert forward.memory_run_length(mem, 2, 0, 0) == 1
     assert forward.memory_run_length(mem, 0, 99, 0) == 0
 
@@ -100,6 +101,6 @@ def test_even_block_strides_make_long_runs() -> None:
 
     program = stream_program(blocks=64, steps=20)
     program = dataclasses.replace(program, streams=(dataclasses.replace(program.streams[0], step=2),))
-    mem = build(program, machine("h100"), "representative", "cold")
+    mem = build(program, machine("h100", dram_interleave_bytes=1024), "representative", "cold")
     assert forward.memory_run_length(mem, 0, 0, 0) == 20
     assert forward.memory_run_length(mem, 0, 0, 15) == 5

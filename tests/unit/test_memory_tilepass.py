@@ -58,7 +58,7 @@ def records(program: WarpProgram, m: Machine, l2_state: str = "cold") -> tuple[n
 
 
 def test_charges_add_up_to_the_chip() -> None:
-    m = machine("h100", sms=8, l2_bytes=1_000_000)
+    m = machine("h100", sms=8, l2_bytes=1_000_000, dram_turnaround_ns=0.0)
     program = gemm_program(m_tiles=6, n_tiles=5, k_steps=7)
     mem, plan, chip = records(program, m)
     l2 = dram = 0.0
@@ -153,8 +153,21 @@ def test_steps_without_an_access_of_the_representative_are_charged_later() -> No
     seen = np.zeros((2, play.SEEN_WORDS), dtype=np.int64)
     seen[:, play.SEEN_BYTES] = 100
     seen[:, play.SEEN_LOCKSTEP] = (1, 3)
-    totals = np.array([[10, 1, 0, 0], [20, 2, 7, 0], [30, 3, 0, 0], [40, 4, 1, 0], [50, 5, 1, 1]])
-    record = tilepass.ChipRecord(streams=1, ordinals=1, drains=False, seen=seen, totals=totals)
+    totals = np.zeros((5, play.TOTAL_WORDS), dtype=np.int64)
+    totals[:, play.TOTAL_L2], totals[:, play.TOTAL_READ] = (10, 20, 30, 40, 50), (1, 2, 3, 4, 5)
+    totals[:, play.AHEAD + play.TOTAL_L2], totals[-1, play.AHEAD + play.TOTAL_WRITTEN] = (0, 7, 0, 1, 1), 1
+    record = tilepass.ChipRecord(streams=1, ordinals=1, drains=False, turning=0.25, seen=seen, totals=totals)
     ratio, reach = tilepass.charges(record)
     assert (ratio * 100 / 65536).round(1).tolist() == [[30, 3, 7, 0], [120, 12, 2, 1]]
     assert reach.tolist() == [[7, 0], [2, 1]]
+
+
+@pytest.mark.parametrize(("read", "written", "work"), [(400, 0, 400), (0, 400, 400), (400, 400, 900), (800, 400, 1300)])
+def test_the_bus_turns_only_where_a_step_reads_and_writes(read: int, written: int, work: int) -> None:
+    seen = np.zeros((1, play.SEEN_WORDS), dtype=np.int64)
+    seen[:, play.SEEN_BYTES] = 1
+    totals = np.zeros((1, play.TOTAL_WORDS), dtype=np.int64)
+    totals[0, play.TOTAL_READ], totals[0, play.TOTAL_WRITTEN] = read, written
+    record = tilepass.ChipRecord(streams=1, ordinals=1, drains=False, turning=0.25, seen=seen, totals=totals)
+    ratio, _ = tilepass.charges(record)
+    assert ratio[0, 1] / 65536 == work

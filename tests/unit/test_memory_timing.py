@@ -33,10 +33,10 @@ def l2_rate(m: Machine) -> float:
     return m.l2_bytes_per_cycle_per_sm * m.sms
 
 
-@pytest.mark.parametrize(("block", "far"), [(0, False), (1, True)])
+@pytest.mark.parametrize(("block", "far"), [(0, False), (7, False), (8, True), (15, True), (16, False)])
 def test_an_unloaded_hit_takes_service_latency_and_port(block: int, far: bool) -> None:
     m = machine("h100")
-    mem = buffer(m, block_bytes=512)
+    mem = buffer(m, block_bytes=512, steps=32)
     way = (m.l2_far_latency_cycles if far else m.l2_near_latency_cycles) - 1
     served = 101 * GRAINS + duration(512, l2_rate(m))
     expected = (served + way * GRAINS + duration(512, m.l2_port_bytes_per_cycle)) // GRAINS
@@ -51,15 +51,26 @@ def test_the_partition_depends_on_the_sm_too() -> None:
 
 
 def test_one_partition_has_no_far_side() -> None:
-    mem = buffer(machine("h100", l2_partitions=1), block_bytes=512)
-    assert load(mem, 0, 0, 512) == load(mem, 10_000, 1, 512) - 10_000
+    mem = buffer(machine("h100", l2_partitions=1), block_bytes=512, steps=32)
+    assert load(mem, 0, 0, 512) == load(mem, 10_000, 8, 512) - 10_000
 
 
-def test_a_request_of_several_chunks_waits_for_the_far_partition() -> None:
+def test_a_request_of_several_units_waits_for_the_far_partition() -> None:
     m = machine("h100")
-    mem = buffer(m, block_bytes=2048)
+    mem = buffer(m, block_bytes=8192)
     way = (m.l2_far_latency_cycles - 1) * GRAINS
-    assert load(mem, 0, 0, 2048) == (GRAINS + way + duration(2048, m.l2_port_bytes_per_cycle)) // GRAINS
+    assert load(mem, 0, 0, 8192) == (GRAINS + way + duration(8192, m.l2_port_bytes_per_cycle)) // GRAINS
+
+
+def test_all_of_a_unit_waits_for_one_channel() -> None:
+    m = machine("h100", l2_port_bytes_per_cycle=100_000.0)
+    whole, split = (
+        buffer(m, "cold", block_bytes=4096),
+        buffer(m.replace(dram_interleave_bytes=512), "cold", block_bytes=4096),
+    )
+    transfer = duration(4096 - 512, m.dram_bytes_per_cycle(CLOCK_MHZ) / m.dram_channels) / GRAINS
+    far = m.l2_far_latency_cycles - m.l2_near_latency_cycles  # eight units lie in both partitions
+    assert load(whole, 0, 0, 4096) == pytest.approx(load(split, 0, 0, 4096) - far + transfer, abs=1)
 
 
 def test_data_pass_the_port_while_the_rest_is_on_its_way() -> None:
@@ -121,7 +132,7 @@ def test_written_bytes_take_more_l2_service(cost: float) -> None:
 def test_a_block_outside_the_tensor_moves_nothing(block: int) -> None:
     m = machine("h100")
     mem = buffer(m, "cold", block_bytes=2048)
-    assert load(mem, 0, block, 2048) == 1 + m.l2_far_latency_cycles - 1
+    assert load(mem, 0, block, 2048) == 1 + m.l2_near_latency_cycles - 1
     assert mem[layout.L2_READ] == mem[layout.DRAM_READ] == 0
     assert mem[layout.OUTSIDE] == 1
 

@@ -98,6 +98,8 @@ _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
         ("dram_extra_latency_ns", "ns", "non-negative", "beyond an L2 hit, unloaded"),
         ("dram_gbytes_per_s", "GB/s", "positive", "achieved DRAM bandwidth"),
         ("dram_channels", "channels", "count", "independent DRAM channels"),
+        ("dram_interleave_bytes", "B", "count", "on one channel and in one L2 partition; what is written at once"),
+        ("dram_turnaround_ns", "ns", "non-negative", "a channel idles for a change from reads to writes and back"),
         ("tma_issue_cycles", "cycles", "non-negative", "between bulk copies of one SM"),
         ("tma_extra_latency_cycles", "cycles", "non-negative", "of a bulk copy, beyond an LDG"),
         ("tma_bytes_per_cycle", "B/cycle/SM", "positive", "bulk-copy request generation"),

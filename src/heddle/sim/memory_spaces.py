@@ -10,19 +10,22 @@ import math
 from dataclasses import dataclass
 
 from heddle.ir.warp import WarpProgram
-from heddle.sim.core.memory_layout import CHUNK_BYTES, PIECES
+from heddle.sim.core.memory_layout import PIECES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSpace:
-    """The block space of a stream. `number`: equal for streams of one space; `first_chunk`: chip-wide, of block 0."""
+    """The block space of a stream. `number`: equal for streams of one space."""
 
     number: int
     blocks: int
     pieces: int
     piece_bytes: int
-    chunks: int  # of a piece
-    first_chunk: int
+
+    @property
+    def bytes(self) -> int:
+        """Global memory that the blocks take."""
+        return self.blocks * self.pieces * self.piece_bytes
 
 
 def _pieces(parts: list[int]) -> int:
@@ -40,21 +43,11 @@ def stream_spaces(program: WarpProgram) -> list[StreamSpace]:
         if instruction.stream is not None:
             parts[key_of[instruction.stream.name]].append(instruction.stream.parts)
     spaces: dict[tuple[str, int, int], StreamSpace] = {}
-    first_chunk = 0
     for key in keys:
         if key in spaces:
             continue
         _, blocks, block_bytes = key
         pieces = _pieces(parts[key])
         piece_bytes = -(-block_bytes // pieces)
-        chunks = max(1, -(-piece_bytes // CHUNK_BYTES))
-        spaces[key] = StreamSpace(
-            number=len(spaces),
-            blocks=blocks,
-            pieces=pieces,
-            piece_bytes=piece_bytes,
-            chunks=chunks,
-            first_chunk=first_chunk,
-        )
-        first_chunk += blocks * pieces * chunks
+        spaces[key] = StreamSpace(number=len(spaces), blocks=blocks, pieces=pieces, piece_bytes=piece_bytes)
     return [spaces[key] for key in keys]

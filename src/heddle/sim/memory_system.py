@@ -96,24 +96,36 @@ def _header(machine: Machine, mode: Mode, clock_mhz: float, groups: int, first_s
     head[layout.CAPACITY] = machine.l2_bytes
     head[layout.FLUSH_DIRTY] = round(machine.l2_flush_dirty_fraction * 65536)
     head[layout.FIRST_SM] = first_sm
+    head[layout.UNIT] = machine.dram_interleave_bytes
+    head[layout.TURNAROUND] = round(machine.dram_turnaround_ns * clock_mhz / 1000 * grains)
     return head
+
+
+def _turning(machine: Machine) -> float:
+    """Return how much longer than its transfer a unit of written bytes takes where a channel also reads."""
+    unit_ns = machine.dram_interleave_bytes * machine.dram_channels / machine.dram_gbytes_per_s
+    return machine.dram_turnaround_ns / unit_ns
 
 
 def _assemble(head: NDArray[np.int64], ports: int, spaces: list[StreamSpace], with_tags: bool) -> NDArray[np.int64]:
     """Return a buffer of header, channels, ports, stream rows and, where there are tags, the entries of all blocks."""
     head = head.copy()
     head[layout.CHANNEL_BASE] = layout.HEADER_WORDS
-    head[layout.PORT_BASE] = head[layout.CHANNEL_BASE] + head[layout.CHANNELS]
+    head[layout.PORT_BASE] = head[layout.CHANNEL_BASE] + 2 * head[layout.CHANNELS]
     head[layout.PORTS] = ports
     head[layout.STREAM_BASE] = head[layout.PORT_BASE] + ports
     head[layout.STREAMS] = len(spaces)
     words = int(head[layout.STREAM_BASE]) + len(spaces) * layout.STREAM_WORDS
     first_entry: dict[int, int] = {}
+    addresses: dict[int, int] = {}
+    address, pair = 0, 2 * int(head[layout.UNIT])
     for space in spaces:
         if space.number not in first_entry:
             first_entry[space.number] = words
             words += space.blocks * (layout.ENTRY_WORDS + space.pieces) if with_tags else 0
-            head[layout.FOOTPRINT] += space.blocks * space.pieces * space.piece_bytes
+            head[layout.FOOTPRINT] += space.bytes
+            addresses[space.number] = address
+            address += -(-space.bytes // pair) * pair
     buffer = np.zeros(words, dtype=np.int64)
     buffer[: layout.HEADER_WORDS] = head
     for number, space in enumerate(spaces):
@@ -123,8 +135,7 @@ def _assemble(head: NDArray[np.int64], ports: int, spaces: list[StreamSpace], wi
         buffer[row + layout.STREAM_STRIDE] = layout.ENTRY_WORDS + space.pieces
         buffer[row + layout.STREAM_PIECES] = space.pieces
         buffer[row + layout.STREAM_PIECE_BYTES] = space.piece_bytes
-        buffer[row + layout.STREAM_CHUNKS] = space.chunks
-        buffer[row + layout.STREAM_FIRST_CHUNK] = space.first_chunk
+        buffer[row + layout.STREAM_ADDRESS] = addresses[space.number]
     return buffer
 
 
@@ -164,9 +175,10 @@ def build_memory(
         tilepass.warm_up(tags, program, plan, spaces)
     if mode != "representative":
         return MemorySystem(buffer=tags, mode=mode, chip=None)
-    record = tilepass.play_chip(tags, program, plan, spaces)
+    record = tilepass.play_chip(tags, program, plan, spaces, turning=_turning(machine))
     bare = _assemble(head, ports, spaces, with_tags=False)
-    return MemorySystem(buffer=tilepass.with_records(bare, record), mode=mode, chip=read_traffic(tags))
+    whole = tilepass.with_records(bare, record)
+    return MemorySystem(buffer=whole, mode=mode, chip=read_traffic(tags))
 
 
 def initial_l2(

@@ -28,15 +28,17 @@ UNBOUNDED = 1 << 30  # bytes: longer than any queue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipRecord:
-    """What the pass saw: `seen` [representative's accesses, SEEN_WORDS] and `totals` [lockstep step, 4].
+    """What the pass saw: `seen` [representative's accesses, SEEN_WORDS] and `totals` [lockstep step, TOTAL_WORDS].
 
-    The totals are bytes at L2 (as it serves them) and at DRAM, first of the whole chip, then of the SMs up to the
-    representative's rank.
+    The totals are bytes at L2 (as it serves them), read from DRAM and written to it, first of the whole chip, then of
+    the SMs up to the representative's rank. `turning`: time that DRAM loses by a change to writes and back, as a share
+    of the time of the bytes that it then writes.
     """
 
     streams: int
     ordinals: int  # places in the representative's item list
     drains: bool  # schedule `launch`: an SM starts each item with empty stages
+    turning: float
     seen: Array
     totals: Array
 
@@ -87,7 +89,9 @@ def _room(core: Core, code: Array, entries: Array, items: Array, lists: Array, o
     return steps, accesses
 
 
-def _play(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace], record: bool) -> ChipRecord:
+def _play(
+    buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace], record: bool, turning: float
+) -> ChipRecord:
     """Play the whole kernel on the tags of `buffer`."""
     core = load_core(COMPILED)  # always: a pass in plain Python would take minutes
     code, entries = _flat(build_skeleton(program, [space.pieces for space in spaces]))
@@ -112,6 +116,7 @@ def _play(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[St
         streams=len(program.streams),
         ordinals=len(plan.group_items(plan.representative)),
         drains=plan.schedule == "launch",
+        turning=turning,
         seen=seen[1:].reshape(accesses, play.SEEN_WORDS),
         totals=totals,
     )
@@ -119,14 +124,30 @@ def _play(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[St
 
 def warm_up(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace]) -> None:
     """Leave in the tags of `buffer` what one run of the kernel leaves, with all counters at zero."""
-    _play(buffer, program, plan, spaces, record=False)
+    _play(buffer, program, plan, spaces, record=False, turning=0.0)
     load_core(COMPILED).settle(buffer)
     buffer[layout.COUNTERS : layout.COUNTERS_END] = 0
 
 
-def play_chip(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace]) -> ChipRecord:
+def play_chip(
+    buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace], turning: float
+) -> ChipRecord:
     """Play the kernel from the state in `buffer`, record the representative's accesses, leave counters in `buffer`."""
-    return _play(buffer, program, plan, spaces, record=True)
+    return _play(buffer, program, plan, spaces, record=True, turning=turning)
+
+
+def _work(record: ChipRecord) -> Array:
+    """Return the work of each step [step, 4]: bytes of service at L2 and at DRAM, of the chip and of the SMs ahead.
+
+    Each change of the bus writes one unit of bytes, and there are no more changes than units of reads.
+    """
+    work = []
+    for first in (0, play.AHEAD):
+        read = record.totals[:, first + play.TOTAL_READ]
+        written = record.totals[:, first + play.TOTAL_WRITTEN]
+        turned = np.rint(record.turning * np.minimum(read, written)).astype(np.int64)
+        work += [record.totals[:, first + play.TOTAL_L2], read + written + turned]
+    return np.stack(work, axis=1)
 
 
 def charges(record: ChipRecord) -> tuple[Array, Array]:
@@ -139,13 +160,13 @@ def charges(record: ChipRecord) -> tuple[Array, Array]:
     A step in which the representative accesses nothing is charged with its next access (the last one at the end), so
     that the charges of all accesses add up to the totals.
     """
-    step = record.seen[:, play.SEEN_LOCKSTEP]
+    step, work = record.seen[:, play.SEEN_LOCKSTEP], _work(record)
     own = np.bincount(step, weights=record.seen[:, play.SEEN_BYTES], minlength=len(record.totals)).astype(np.int64)
     active = np.flatnonzero(own)
     if not len(active):
         return np.zeros((len(step), 4), dtype=np.int64), np.zeros((len(step), 2), dtype=np.int64)
-    sums = np.cumsum(record.totals, axis=0)[active]
-    sums[-1] = record.totals.sum(axis=0)
+    sums = np.cumsum(work, axis=0)[active]
+    sums[-1] = work.sum(axis=0)
     chip = np.zeros((len(own), 4), dtype=np.int64)
     chip[active] = np.diff(sums, axis=0, prepend=0)
     ratio = (chip << 16) // np.maximum(own, 1)[:, None]
@@ -197,5 +218,5 @@ def _records(seen: Array, ratio: Array, reach: Array, place: Array, count: int) 
         records[:, word] = np.rint(share / np.maximum(own, 1)).astype(np.int64)
     records[place, layout.RECORD_L2_REACH] = reach[:, 0]
     records[place, layout.RECORD_DRAM_REACH] = reach[:, 1]
-    records[place, layout.RECORD_PARITY] = seen[:, play.SEEN_PARITY]
+    records[place, layout.RECORD_SIDE] = seen[:, play.SEEN_SIDE]
     return records

@@ -22,6 +22,7 @@ from heddle.study.micro_build import Condition, Setup, cycles, cycles_each, regi
 
 Level = Literal["near", "far", "mean"]
 SECTOR = 32  # bytes: one lane of a pointer chase
+LINE = 128  # bytes: what a miss of one lane fetches
 UNROLL = 8  # loads in flight a warp
 WIDE = 512  # bytes: 16 a lane
 
@@ -45,8 +46,9 @@ def load_latency(condition: Condition, level: Level, memory: Literal["l2", "dram
     """
     steps = (64, 192)
     step, base = {"near": (2, 0), "far": (2, 1), "mean": (1, 0)}[level]
-    stream = _stream("x", "load", 2 * max(steps), SECTOR, base="base", step=step)
-    setup = Setup(tensors=(_tensor("x", stream.blocks * SECTOR),), streams=(stream,), items=((base,),))
+    unit = condition.machine.dram_interleave_bytes  # all of it lies in one partition
+    stream = _stream("x", "load", 2 * max(steps), unit, base="base", step=step)
+    setup = Setup(tensors=(_tensor("x", stream.blocks * unit),), streams=(stream,), items=((base,),))
 
     def body(n: int) -> Sequence[Instruction]:
         return [
@@ -55,7 +57,7 @@ def load_latency(condition: Condition, level: Level, memory: Literal["l2", "dram
                 dst=Register(16),
                 src=registers(16),
                 bytes=SECTOR,
-                stream=StreamRef(name="x", offset=i),
+                stream=StreamRef(name="x", offset=i, parts=unit // LINE),
                 control=waiting(0, stall=2, write=0),
             )
             for i in range(n)

@@ -59,9 +59,12 @@ def _body(condition: Condition, loads: int, stores: int, warps: int) -> list[Ins
     return body
 
 
-def _blocks(item: int, arrays: int) -> list[int]:
-    """Return a CTA's block in each array: neighbours swap, so that arrays do not agree on the partition of L2."""
-    return [item ^ ((item >> (array + 1)) & 1) for array in range(arrays)]
+def _blocks(item: int, arrays: int, span: int) -> list[int]:
+    """Return a CTA's block in each array: neighbours swap, so that arrays do not agree on the partition of L2.
+
+    `span`: blocks that lie together in one partition, a power of two.
+    """
+    return [item ^ ((item // (span << (array + 1)) & 1) * span) for array in range(arrays)]
 
 
 def stream_bandwidth(
@@ -73,7 +76,8 @@ def stream_bandwidth(
     warps, block = threads // LANES, threads * ELEMENT
     small = machine.replace(l2_bytes=SMALL_L2, max_ctas_per_sm=ctas)
     run = dataclasses.replace(condition, machine=small, mode="chip", l2_state="cold")
-    blocks = machine.sms * ctas * max(rounds)
+    span = max(1, machine.dram_interleave_bytes // block)
+    blocks = -(-machine.sms * ctas * max(rounds) // (2 * span)) * 2 * span
     names = [*(f"load{i}" for i in range(loads)), *(["store"] if stores else [])]
 
     def timed(count: int) -> int:
@@ -91,7 +95,7 @@ def stream_bandwidth(
                 for name in names
             ),
             attributes=tuple(f"base_{name}" for name in names),
-            items=[_blocks(i, len(names)) for i in range(machine.sms * ctas * count)],
+            items=[_blocks(i, len(names), span) for i in range(machine.sms * ctas * count)],
         )  # fmt: skip
         return cycles(run, _body(condition, loads, stores, warps), setup)
 

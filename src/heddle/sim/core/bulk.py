@@ -50,6 +50,7 @@ from heddle.sim.core.layout import (
 )
 from heddle.sim.core.log import record
 from heddle.sim.core.memory import memory_access_multicast
+from heddle.sim.core.memory_layout import GRAIN_BITS, TAKEN
 from heddle.sim.core.shared import add_backlog, block_of, part_of, request, set_counter, step_of
 
 
@@ -135,6 +136,7 @@ def issue_bulk_store(M: State, P: Program, L: State, X: State, warp: int, row: i
     M[sm + S_SHARED_BYTES] += P[cold + X_BYTES]
     read = (start + P[cold + X_SHARED]) >> TICK_BITS
     answer = request(M, P, X, warp, cold, t, read + 1)
+    read = max(read, X[TAKEN] >> GRAIN_BITS)
     M[warp + W_BULK_OPEN] = max(M[warp + W_BULK_OPEN], read)
     M[cta + C_READ] = max(M[cta + C_READ], read)
     M[cta + C_VISIBLE] = max(M[cta + C_VISIBLE], answer)

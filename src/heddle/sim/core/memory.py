@@ -7,6 +7,7 @@ All state is in one flat int64 buffer, see `memory_layout`; nothing here allocat
 from __future__ import annotations
 
 from heddle.sim.core.bits import ctz
+from heddle.sim.core.memory_dram import Buffer, duration, piece_address
 from heddle.sim.core.memory_layout import (
     CHUNK_BYTES,
     DRAM_EXTRA,
@@ -39,10 +40,17 @@ from heddle.sim.core.memory_layout import (
     STREAM_PIECES,
     STREAM_STRIDE,
     STREAM_WORDS,
+    TAKEN,
     TICK_GRAIN_BITS,
+    UNIT,
 )
-from heddle.sim.core.memory_represent import find_record, represent_dram, represent_l2
-from heddle.sim.core.memory_tags import Buffer, allocate, count_pieces, duration, fetch, service_bytes, touch
+from heddle.sim.core.memory_represent import (
+    find_record,
+    read_for_representative,
+    represent_l2,
+    write_for_representative,
+)
+from heddle.sim.core.memory_tags import allocate, count_pieces, fetch, service_bytes, touch
 
 
 def piece_mask(pieces: int, part: int, parts: int) -> int:
@@ -56,9 +64,16 @@ def piece_mask(pieces: int, part: int, parts: int) -> int:
     return mask
 
 
-def latency(mem: Buffer, sm: int, block: int, part: int, nbytes: int) -> int:
-    """Return the grains from L2 to the SM: near or far by parity; several chunks lie in both partitions (far)."""
-    if nbytes > CHUNK_BYTES or (block + part + mem[FIRST_SM] + sm) & 1:
+def first_unit(mem: Buffer, row: int, block: int, part: int, parts: int) -> int:
+    """Return the number of the unit in which a part of a block begins; of a block outside its tensor, the SM's own."""
+    if block < 0 or block >= mem[row + STREAM_BLOCKS]:
+        return 0
+    return int(piece_address(mem, row, block, part % parts * mem[row + STREAM_PIECES] // parts) // mem[UNIT])
+
+
+def latency(mem: Buffer, sm: int, unit: int, nbytes: int) -> int:
+    """Return the grains from L2 to the SM: near or far by the unit; several units lie in both partitions (far)."""
+    if nbytes > mem[UNIT] or (unit + mem[FIRST_SM] + sm) & 1:
         return int(mem[FAR])
     return int(mem[NEAR])
 
@@ -150,9 +165,13 @@ def locate(
         mem[OUTSIDE] += 1
         return serve_l2(mem, now, arrival, service), 0
     served = represent_l2(mem, now, arrival, record, service)
-    waits = kind == KIND_LOAD and (mem[record + RECORD_LATE] & mask) != 0
-    mem[MISS if waits else HIT] += nbytes if kind == KIND_LOAD else 0
-    return served, represent_dram(mem, now, served, record, waits, service, extra)
+    waits = (mem[record + RECORD_LATE] & mask) != 0
+    if kind != KIND_LOAD:
+        write_for_representative(mem, now, served, record, service, waits)
+        return served, 0
+    mem[MISS if waits else HIT] += nbytes
+    end = read_for_representative(mem, now, served, record, service, waits)
+    return served, end + extra if waits else 0
 
 
 def memory_access(
@@ -174,13 +193,15 @@ def memory_access(
 
     `sm`: index of the simulated SM. `kind`: KIND_LOAD (R: data in the SM), KIND_STORE or KIND_REDUCE (R: visible in
     L2). `part` of `parts` of `block` of stream `stream` (index in `program.streams`); `extra_cycles` is added to the
-    latency. `item_ordinal` is the place of the work item in the SM group's list (`LaunchPlan`) and `step` the stream's
+    latency. After a store mem[TAKEN] says when memory has taken its data (grains; 0: at once): until then the SM holds
+    them. `item_ordinal` is the place of the work item in the SM group's list (`LaunchPlan`) and `step` the stream's
     loop counter plus the access's offset: they name the record in representative mode and are ignored in the others.
     A block outside the tensor moves no bytes and reads as zero after the latency of a hit.
     """
     now, arrival, extra = t << GRAIN_BITS, q_ticks << TICK_GRAIN_BITS, extra_cycles << GRAIN_BITS
     row = mem[STREAM_BASE] + stream * STREAM_WORDS
-    way = latency(mem, sm, block, part % parts, nbytes) + extra
+    way = latency(mem, sm, first_unit(mem, row, block, part, parts), nbytes) + extra
+    mem[TAKEN] = 0
     if block < 0 or block >= mem[row + STREAM_BLOCKS]:
         mem[OUTSIDE] += 1
         return int((arrival + way) >> GRAIN_BITS)
@@ -190,7 +211,7 @@ def memory_access(
     )
     if kind != KIND_LOAD:
         mem[L2_WRITE] += nbytes
-        return int((served >> GRAIN_BITS) + mem[STORE_LATENCY])
+        return int((max(served, mem[TAKEN]) >> GRAIN_BITS) + mem[STORE_LATENCY])
     mem[L2_READ] += nbytes
     return through_port(mem, now, sm, way, arrival + way, max(served + way, late), nbytes)
 
@@ -219,7 +240,8 @@ def memory_access_multicast(
     """
     now, arrival, extra = t << GRAIN_BITS, q_ticks << TICK_GRAIN_BITS, extra_cycles << GRAIN_BITS
     row = mem[STREAM_BASE] + stream * STREAM_WORDS
-    way = latency(mem, first_sm, block, part % parts, nbytes) + extra
+    unit = first_unit(mem, row, block, part, parts)
+    way = latency(mem, first_sm, unit, nbytes) + extra
     outside = block < 0 or block >= mem[row + STREAM_BLOCKS]
     served, late = arrival, 0
     if outside:
@@ -231,7 +253,7 @@ def memory_access_multicast(
         )
         mem[L2_READ] += nbytes
     for i in range(count):
-        way = latency(mem, first_sm + i, block, part % parts, nbytes) + extra
+        way = latency(mem, first_sm + i, unit, nbytes) + extra
         if outside:
             out[out_offset + i] = (served + way) >> GRAIN_BITS
         else:

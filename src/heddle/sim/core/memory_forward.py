@@ -8,6 +8,7 @@ repeats only where the blocks to come are resident and no block can ever be evic
 
 from __future__ import annotations
 
+from heddle.sim.core.memory_dram import Buffer
 from heddle.sim.core.memory_layout import (
     CAPACITY,
     CHANNEL_BASE,
@@ -36,13 +37,14 @@ from heddle.sim.core.memory_layout import (
     STREAM_BASE,
     STREAM_BLOCKS,
     STREAM_ENTRIES,
+    STREAM_PIECE_BYTES,
     STREAM_PIECES,
     STREAM_STRIDE,
     STREAM_WORDS,
+    UNIT,
     USED,
 )
 from heddle.sim.core.memory_represent import find_record
-from heddle.sim.core.memory_tags import Buffer
 
 SERVER_WORDS = 4
 TAG_WORDS = 5
@@ -52,7 +54,7 @@ def memory_state_words(mem: Buffer) -> int:
     """Return how many words `memory_relative` writes."""
     if mem[MODE] == MODE_REPRESENTATIVE:
         return int(SERVER_WORDS + mem[PORTS])
-    return int(SERVER_WORDS + mem[PORTS] + mem[CHANNELS] + TAG_WORDS)
+    return int(SERVER_WORDS + mem[PORTS] + 2 * mem[CHANNELS] + TAG_WORDS)
 
 
 def memory_relative(mem: Buffer, t: int, out: Buffer, offset: int) -> int:
@@ -72,8 +74,9 @@ def memory_relative(mem: Buffer, t: int, out: Buffer, offset: int) -> int:
     if mem[MODE] == MODE_REPRESENTATIVE:
         return int(at - offset)
     for channel in range(mem[CHANNELS]):
-        out[at + channel] = max(mem[mem[CHANNEL_BASE] + channel] - now, 0)
-    at += mem[CHANNELS]
+        out[at + 2 * channel] = max(mem[mem[CHANNEL_BASE] + channel] - now, 0)
+        out[at + 2 * channel + 1] = mem[mem[CHANNEL_BASE] + mem[CHANNELS] + channel]
+    at += 2 * mem[CHANNELS]
     out[at] = mem[MISS]
     out[at + 1] = mem[MERGE]
     out[at + 2] = mem[DRAM_READ]
@@ -123,7 +126,9 @@ def memory_repeats(
     """
     representative = mem[MODE] == MODE_REPRESENTATIVE
     if not representative:
-        changes_side = mem[NEAR] != mem[FAR] and (block_step * period) & 1 == 1
+        row = mem[STREAM_BASE] + stream * STREAM_WORDS
+        block_bytes = mem[row + STREAM_PIECES] * mem[row + STREAM_PIECE_BYTES]
+        changes_side = mem[NEAR] != mem[FAR] and block_step * period * block_bytes % (2 * mem[UNIT]) != 0
         if changes_side or mem[FOOTPRINT] > mem[CAPACITY]:
             return 0
     for repeat in range(limit):

@@ -16,7 +16,7 @@ TICK_GRAIN_BITS = 8  # grains a tick of the engine (1/256 cycle): 2**8
 COEFFICIENT_BITS = 40  # coefficient of a rate r: round(2**40 / r)
 DURATION_SHIFT = COEFFICIENT_BITS - GRAIN_BITS
 DURATION_HALF = 1 << (DURATION_SHIFT - 1)
-CHUNK_BYTES = 1024  # unit in which a miss is spread over DRAM channels
+CHUNK_BYTES = 1024  # what passes the port of an SM last
 PIECES = 62  # most separately tracked pieces of a block: bits of a non-negative mask
 
 MODE_CHIP, MODE_SM, MODE_REPRESENTATIVE = 0, 1, 2
@@ -31,7 +31,7 @@ DRAM_FREE = 4  # representative mode: all channels as one server
 DRAM_COEFFICIENT = 5
 DRAM_LEAD = 6
 CHANNELS = 7
-CHANNEL_BASE = 8
+CHANNEL_BASE = 8  # next free times, then for each channel what it has to write (`memory_dram`)
 CHANNEL_COEFFICIENT = 9
 PORTS = 10
 PORT_BASE = 11
@@ -66,6 +66,9 @@ MERGE = 38  # load bytes that joined a transfer on its way
 OUTSIDE = 39  # requests for blocks outside their tensor
 COUNTERS_END = 40
 L2_WRITE_COST = 40  # L2 service of a written byte in read bytes, in 1/65536
+UNIT = 41  # consecutive bytes on one DRAM channel and in one partition of L2; what a channel's write buffer holds
+TURNAROUND = 42  # grains that a channel idles for one change to writes and back
+TAKEN = 43  # grains: when memory has taken the data of the last store
 HEADER_WORDS = 48
 
 # row of a stream
@@ -74,8 +77,7 @@ STREAM_BLOCKS = 1
 STREAM_STRIDE = 2  # words of an entry
 STREAM_PIECES = 3
 STREAM_PIECE_BYTES = 4
-STREAM_CHUNKS = 5  # chunks of a piece
-STREAM_FIRST_CHUNK = 6  # chip-wide number of the first chunk of block 0
+STREAM_ADDRESS = 5  # of block 0 in global memory
 STREAM_WORDS = 8
 
 # entry of a block
@@ -92,12 +94,12 @@ TABLE_OFFSET = 0
 TABLE_FIRST_STEP = 1
 TABLE_STEPS = 2
 TABLE_WORDS = 3
-RECORD_LATE = 0  # mask of pieces that come from DRAM
+RECORD_LATE = 0  # mask of pieces that come from DRAM; of a store: not 0 if it drives out dirty data
 RECORD_L2 = 1  # bytes of the chip at L2 for each byte of the representative, in 1/65536
 RECORD_DRAM = 2  # the same for DRAM
 RECORD_L2_AHEAD = 3  # of RECORD_L2, what SMs up to the representative move
 RECORD_DRAM_AHEAD = 4
 RECORD_L2_REACH = 5  # bytes of those SMs by which they can be ahead
 RECORD_DRAM_REACH = 6
-RECORD_PARITY = 7  # block parity, which decides near or far
+RECORD_SIDE = 7  # the block's place among two units, which decides near or far
 RECORD_WORDS = 8

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.sim.core.bits import ctz
+from heddle.sim.core.memory_dram import piece_address
 from heddle.sim.core.memory_layout import (
     DRAM_READ,
     DRAM_WRITE,
@@ -33,6 +34,7 @@ from heddle.sim.core.memory_layout import (
     STREAM_PIECES,
     STREAM_STRIDE,
     STREAM_WORDS,
+    UNIT,
 )
 from heddle.sim.core.memory_tags import allocate, fetch, service_bytes, touch
 
@@ -52,16 +54,20 @@ STATE_WORDS = 5
 ENDED = -1
 
 # record of an access of the representative
-SEEN_ORDINAL, SEEN_STREAM, SEEN_STEP, SEEN_LATE, SEEN_BYTES, SEEN_LOCKSTEP, SEEN_PARITY = 0, 1, 2, 3, 4, 5, 6
+SEEN_ORDINAL, SEEN_STREAM, SEEN_STEP, SEEN_LATE, SEEN_BYTES, SEEN_LOCKSTEP, SEEN_SIDE = 0, 1, 2, 3, 4, 5, 6
 SEEN_WORDS = 7
 
-TOTAL_WORDS = 4
+# row of totals of a step: bytes moved by the chip, then the same by SMs up to the representative's rank
+TOTAL_L2, TOTAL_READ, TOTAL_WRITTEN = 0, 1, 2
+AHEAD = 3
+TOTAL_WORDS = 6
 NOT_RECORDED = -1
 
 
 def play_access(mem: Array, row: int, kind: int, block: int, mask: int, nbytes: int) -> int:
     """Look up pieces of a block, fetch and evict as needed, and return the mask of those that come from DRAM.
 
+    For a store or reduction, return the whole mask if it drove dirty data out, else 0.
     Pieces that were fetched in the same step (their ready word holds the step's stamp) count as coming from DRAM:
     whoever asks for them meanwhile waits for the same transfer.
     """
@@ -75,6 +81,7 @@ def play_access(mem: Array, row: int, kind: int, block: int, mask: int, nbytes: 
     touch(mem, entry)
     stamp = mem[STAMP]
     late = missing
+    written = mem[DRAM_WRITE]
     if found != 0:
         rest = int(found)
         while rest != 0:
@@ -91,8 +98,13 @@ def play_access(mem: Array, row: int, kind: int, block: int, mask: int, nbytes: 
             rest &= rest - 1
     if kind != KIND_LOAD:
         mem[entry + ENTRY_DIRTY] |= mask
-        late = 0
+        late = mask if mem[DRAM_WRITE] != written else 0
     return int(late)
+
+
+def side_of(mem: Array, row: int, block: int) -> int:
+    """Return a block's place among two units of addresses: equal places are equally near, part by part."""
+    return int(piece_address(mem, row, block, 0) % (2 * mem[UNIT]))
 
 
 def next_row(code: Array, row: int, state: Array, at: int, items: Array, item: int) -> int:
@@ -110,7 +122,7 @@ def next_row(code: Array, row: int, state: Array, at: int, items: Array, item: i
     return int(row + ROW_WORDS)
 
 
-def note(mem: Array, code: Array, row: int, ordinal: int, step: int, late: int, parity: int, seen: Array) -> None:
+def note(mem: Array, code: Array, row: int, ordinal: int, step: int, late: int, side: int, seen: Array) -> None:
     """Append an access of the representative to `seen`; its first word counts the accesses."""
     at = 1 + seen[0] * SEEN_WORDS
     seen[at + SEEN_ORDINAL] = ordinal
@@ -119,7 +131,7 @@ def note(mem: Array, code: Array, row: int, ordinal: int, step: int, late: int, 
     seen[at + SEEN_LATE] = late
     seen[at + SEEN_BYTES] = service_bytes(mem, code[row + KIND], code[row + BYTES])
     seen[at + SEEN_LOCKSTEP] = mem[STAMP] - 1
-    seen[at + SEEN_PARITY] = parity
+    seen[at + SEEN_SIDE] = side
     seen[0] += 1
 
 
@@ -141,7 +153,7 @@ def run_to_branch(
         stream_row = mem[STREAM_BASE] + code[row + STREAM] * STREAM_WORDS
         late = play_access(mem, stream_row, code[row + KIND], block, code[row + MASK], code[row + BYTES])
         if ordinal >= 0:
-            note(mem, code, row, ordinal, step, late, block & 1, seen)
+            note(mem, code, row, ordinal, step, late, side_of(mem, stream_row, block), seen)
         row += ROW_WORDS
     state[at] = ENDED
 
@@ -177,9 +189,9 @@ def step_cluster(
 ) -> int:
     """Run every role of one cluster (states from `first` on) to its next branch; return whether one goes on.
 
-    Adds what they moved to the four words at `total` of `totals`, unless that is negative.
+    Adds what they moved to the row at `total` of `totals`, unless that is negative.
     """
-    before_l2, before_dram = l2_work(mem), mem[DRAM_READ] + mem[DRAM_WRITE]
+    before_l2, before_read, before_written = l2_work(mem), mem[DRAM_READ], mem[DRAM_WRITE]
     active = 0
     for role in range(roles):
         at = first + role * STATE_WORDS
@@ -189,11 +201,13 @@ def step_cluster(
                 active = 1
     if total >= 0:
         l2 = l2_work(mem) - before_l2
-        dram = mem[DRAM_READ] + mem[DRAM_WRITE] - before_dram
-        totals[total] += l2
-        totals[total + 1] += dram
-        totals[total + 2] += l2 * ahead
-        totals[total + 3] += dram * ahead
+        read, written = mem[DRAM_READ] - before_read, mem[DRAM_WRITE] - before_written
+        totals[total + TOTAL_L2] += l2
+        totals[total + TOTAL_READ] += read
+        totals[total + TOTAL_WRITTEN] += written
+        totals[total + AHEAD + TOTAL_L2] += l2 * ahead
+        totals[total + AHEAD + TOTAL_READ] += read * ahead
+        totals[total + AHEAD + TOTAL_WRITTEN] += written * ahead
     return active
 
 
@@ -218,8 +232,8 @@ def play(
 
     code: skeleton rows, targets as offsets. entries [wave > 0, role]: first skeleton row, as an offset. items: work
     items. lists [cluster, wave]: offsets in items, lengths [cluster]. ordinals [cluster, wave]: the representative's
-    item ordinals, NOT_RECORDED elsewhere. ahead [cluster]: 1 up to the representative's rank. totals [step, 4]: bytes
-    at L2 and at DRAM, of all clusters and of those ahead, for the first `steps` steps. seen: a count, then
+    item ordinals, NOT_RECORDED elsewhere. ahead [cluster]: 1 up to the representative's rank. totals
+    [step, TOTAL_WORDS] for the first `steps` steps. seen: a count, then
     [access of the representative, SEEN_WORDS]. state [cluster, role, STATE_WORDS]: room.
     """
     for wave in range(waves):

@@ -7,9 +7,9 @@ the whole chip moves at L2 and DRAM for each byte of the representative, both co
 
 from __future__ import annotations
 
+from heddle.sim.core.memory_dram import Buffer, duration
 from heddle.sim.core.memory_layout import (
     CHANNEL_COEFFICIENT,
-    CHUNK_BYTES,
     DRAM_COEFFICIENT,
     DRAM_FREE,
     DRAM_LEAD,
@@ -30,8 +30,9 @@ from heddle.sim.core.memory_layout import (
     TABLE_OFFSET,
     TABLE_STEPS,
     TABLE_WORDS,
+    TAKEN,
+    UNIT,
 )
-from heddle.sim.core.memory_tags import Buffer, duration
 
 
 def find_record(mem: Buffer, stream: int, item: int, step: int) -> int:
@@ -62,16 +63,34 @@ def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) 
     return int(served)
 
 
-def represent_dram(mem: Buffer, now: int, served: int, record: int, waits: bool, nbytes: int, extra: int) -> int:
-    """Charge DRAM likewise; return when the representative's own data are there, in grains (0: not from DRAM)."""
+def represent_dram(mem: Buffer, now: int, record: int, nbytes: int) -> int:
+    """Charge DRAM likewise; return when it comes to the representative's own work, in grains."""
     length = duration((nbytes * mem[record + RECORD_DRAM]) >> 16, mem[DRAM_COEFFICIENT])
     start = max(mem[DRAM_FREE], now - mem[DRAM_LEAD])
     mem[DRAM_FREE] = start + length
+    return int(start + duration((nbytes * mem[record + RECORD_DRAM_AHEAD]) >> 16, mem[DRAM_COEFFICIENT]))
+
+
+def lead_dram(mem: Buffer, record: int, wait: int) -> None:
+    """Let the SMs of lower rank be ahead of the representative by a wait that it had, as far as they can be."""
+    reach = duration(mem[record + RECORD_DRAM_REACH], mem[DRAM_COEFFICIENT])
+    mem[DRAM_LEAD] = max(mem[DRAM_LEAD], min(wait, reach))
+
+
+def read_for_representative(mem: Buffer, now: int, served: int, record: int, nbytes: int, waits: bool) -> int:
+    """Charge DRAM with what the chip moves meanwhile; return when the representative's data leave it, 0 if none do."""
+    ahead = represent_dram(mem, now, record, nbytes)
     if not waits:
         return 0
-    chunk = duration(min(nbytes, CHUNK_BYTES), mem[CHANNEL_COEFFICIENT])
-    ahead = duration((nbytes * mem[record + RECORD_DRAM_AHEAD]) >> 16, mem[DRAM_COEFFICIENT])
-    end = max(start + ahead, served + chunk)
-    reach = duration(mem[record + RECORD_DRAM_REACH], mem[DRAM_COEFFICIENT])
-    mem[DRAM_LEAD] = max(mem[DRAM_LEAD], min(end - served - chunk, reach))
-    return int(end + extra)
+    last = duration(min(nbytes, mem[UNIT]), mem[CHANNEL_COEFFICIENT])
+    end = max(ahead, served + last)
+    lead_dram(mem, record, end - served - last)
+    return int(end)
+
+
+def write_for_representative(mem: Buffer, now: int, served: int, record: int, nbytes: int, waits: bool) -> None:
+    """Charge DRAM likewise; note when its write buffers have taken what the representative's store drives out."""
+    ahead = represent_dram(mem, now, record, nbytes)
+    if waits:
+        mem[TAKEN] = max(0, ahead - duration(mem[UNIT], mem[CHANNEL_COEFFICIENT]))
+        lead_dram(mem, record, ahead - served)

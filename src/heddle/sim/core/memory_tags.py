@@ -1,4 +1,4 @@
-"""L2 tags and DRAM channels: who is resident, who leaves, what is written back.
+"""L2 tags: who is resident, who leaves, what is written back.
 
 A block of global memory has one entry, found by its number without a search; resident blocks form one list in order of
 use. Everything is O(1) an access but for the pieces of the accessed block. Neighbours: `memory` (timing of a request),
@@ -7,20 +7,13 @@ use. Everything is O(1) an access but for the pieces of the accessed block. Neig
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from heddle.sim.core.bits import ctz
+from heddle.sim.core.memory_dram import Buffer, piece_address, read_channels, write_channels
 from heddle.sim.core.memory_layout import (
     CAPACITY,
-    CHANNEL_BASE,
-    CHANNEL_COEFFICIENT,
-    CHANNELS,
     CHUNK_BYTES,
     DRAM_READ,
     DRAM_WRITE,
-    DURATION_HALF,
-    DURATION_SHIFT,
     ENTRY_DIRTY,
     ENTRY_NEWER,
     ENTRY_OLDER,
@@ -34,22 +27,13 @@ from heddle.sim.core.memory_layout import (
     KIND_LOAD,
     L2_WRITE_COST,
     STAMP,
-    STREAM_CHUNKS,
     STREAM_ENTRIES,
-    STREAM_FIRST_CHUNK,
     STREAM_PIECE_BYTES,
-    STREAM_PIECES,
     STREAM_STRIDE,
     TAIL,
+    TAKEN,
     USED,
 )
-
-Buffer = NDArray[np.int64]
-
-
-def duration(nbytes: int, coefficient: int) -> int:
-    """Return how long `nbytes` take, in grains."""
-    return (nbytes * coefficient + DURATION_HALF) >> DURATION_SHIFT
 
 
 def service_bytes(mem: Buffer, kind: int, nbytes: int) -> int:
@@ -57,44 +41,6 @@ def service_bytes(mem: Buffer, kind: int, nbytes: int) -> int:
     if kind == KIND_LOAD:
         return nbytes
     return int((nbytes * mem[L2_WRITE_COST] + 32768) >> 16)
-
-
-def mix(x: int) -> int:
-    """Scramble a non-negative number below 2**31 (multiply and fold, all within 62 bits)."""
-    x = ((x ^ (x >> 15)) * 0x1E3779B1) & 0x7FFFFFFF
-    x = ((x ^ (x >> 13)) * 0x2545F491) & 0x7FFFFFFF
-    return x ^ (x >> 16)
-
-
-def channel_of(mem: Buffer, chunk: int) -> int:
-    """Return the channel of a chip-wide chunk: consecutive chunks take turns, each round rotated by a hash."""
-    channels = mem[CHANNELS]
-    return int((chunk + mix((chunk // channels) & 0x7FFFFFFF)) % channels)
-
-
-def charge_chunks(mem: Buffer, now: int, earliest: int, first_chunk: int, nbytes: int) -> int:
-    """Serve `nbytes` as chunks `first_chunk`... on their channels and return the end of the last, in grains.
-
-    Channels are charged from `now`; no chunk ends before `earliest` plus its own duration.
-    """
-    end = earliest
-    chunk = first_chunk
-    while nbytes > 0:
-        part = min(nbytes, CHUNK_BYTES)
-        length = duration(part, mem[CHANNEL_COEFFICIENT])
-        server = mem[CHANNEL_BASE] + channel_of(mem, chunk)
-        free = max(mem[server], now) + length
-        mem[server] = free
-        end = max(end, max(free, earliest + length))
-        nbytes -= part
-        chunk += 1
-    return end
-
-
-def piece_chunk(mem: Buffer, row: int, block: int, piece: int) -> int:
-    """Return the chip-wide number of the first chunk of a piece of a block of stream row `row`."""
-    pieces = mem[row + STREAM_PIECES]
-    return int(mem[row + STREAM_FIRST_CHUNK] + (block * pieces + piece) * mem[row + STREAM_CHUNKS])
 
 
 def unlink(mem: Buffer, entry: int) -> None:
@@ -136,7 +82,7 @@ def count_pieces(mask: int) -> int:
 
 
 def write_back(mem: Buffer, now: int, entry: int) -> None:
-    """Write the dirty pieces of a leaving block; they occupy their channels from `now` and nobody waits."""
+    """Write the dirty pieces of a leaving block from `now` on; a store that drove them out is held until TAKEN."""
     row = mem[entry + ENTRY_STREAM]
     size = mem[row + STREAM_PIECE_BYTES]
     block = (entry - mem[row + STREAM_ENTRIES]) // mem[row + STREAM_STRIDE]
@@ -144,7 +90,8 @@ def write_back(mem: Buffer, now: int, entry: int) -> None:
     while dirty != 0:
         mem[DRAM_WRITE] += size
         if mem[STAMP] == 0:
-            charge_chunks(mem, now, now, piece_chunk(mem, row, block, ctz(dirty)), size)
+            address = piece_address(mem, row, block, ctz(dirty))
+            mem[TAKEN] = max(mem[TAKEN], write_channels(mem, now, address, size))
         dirty &= dirty - 1
     mem[entry + ENTRY_DIRTY] = 0
 
@@ -158,7 +105,8 @@ def drop_flushed(mem: Buffer, now: int, nbytes: int) -> int:
         mem[FLUSH_PENDING] -= CHUNK_BYTES << 16
         mem[DRAM_WRITE] += CHUNK_BYTES
         if mem[STAMP] == 0:
-            charge_chunks(mem, now, now, mem[FLUSH_CHUNKS], CHUNK_BYTES)
+            address = mem[FLUSH_CHUNKS] * CHUNK_BYTES
+            mem[TAKEN] = max(mem[TAKEN], write_channels(mem, now, address, CHUNK_BYTES))
         mem[FLUSH_CHUNKS] += 1
     return nbytes
 
@@ -189,13 +137,13 @@ def allocate(mem: Buffer, now: int, row: int, entry: int, missing: int) -> None:
 
 
 def fetch(mem: Buffer, now: int, earliest: int, row: int, block: int, missing: int) -> int:
-    """Read the `missing` pieces of a block from DRAM and return when the last chunk ends, in grains."""
+    """Read the `missing` pieces of a block from DRAM and return when the last byte leaves, in grains."""
     size = mem[row + STREAM_PIECE_BYTES]
     end = earliest
     missing = int(missing)
     while missing != 0:
         mem[DRAM_READ] += size
         if mem[STAMP] == 0:
-            end = max(end, charge_chunks(mem, now, earliest, piece_chunk(mem, row, block, ctz(missing)), size))
+            end = max(end, read_channels(mem, now, earliest, piece_address(mem, row, block, ctz(missing)), size))
         missing &= missing - 1
     return end

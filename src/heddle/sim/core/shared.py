@@ -55,6 +55,7 @@ from heddle.sim.core.layout import (
 )
 from heddle.sim.core.log import record
 from heddle.sim.core.memory import memory_access
+from heddle.sim.core.memory_layout import GRAIN_BITS, TAKEN
 
 SHARED = int(Unit.SHARED)
 
@@ -137,10 +138,13 @@ def issue_global(M: State, P: Program, L: State, X: State, warp: int, row: int, 
     start = serve_lsu(M, warp, t, P[cold + X_DURATION]) >> TICK_BITS
     answer = request(M, P, X, warp, cold, t, start + 1)
     set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], answer)
-    set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], start + 2)
+    read = start + 2
+    if P[cold + X_KIND] != 0:
+        read = max(read, X[TAKEN] >> GRAIN_BITS)
+    set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], read)
     if P[cold + X_KIND] != 0:
         cta = M[warp + W_CTA]
-        M[cta + C_READ] = max(M[cta + C_READ], start + 2)
+        M[cta + C_READ] = max(M[cta + C_READ], read)
         M[cta + C_VISIBLE] = max(M[cta + C_VISIBLE], answer)
         M[H_END] = max(M[H_END], answer)
     elif P[cold + X_GROUP_COPY] != 0:
@@ -149,7 +153,7 @@ def issue_global(M: State, P: Program, L: State, X: State, warp: int, row: int, 
         post(M, answer, EV_COPY, 0, row, M[warp + W_SM])
     if M[H_LOG] == 2:
         if P[cold + X_KIND] != 0:
-            record(M, P, L, warp, row, LOG_STORE, t, start + 2, 0)
+            record(M, P, L, warp, row, LOG_STORE, t, read, 0)
         else:
             record(M, P, L, warp, row, LOG_COPY, t, answer, M[warp + W_CTA_RANK])
 

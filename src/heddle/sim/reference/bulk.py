@@ -93,7 +93,8 @@ class BulkStore(BulkUnit):
         self.sm.shared.join(start, length)
         self.sm.shared.bytes += instruction.bytes
         source_read = floor_cycles(start + length)
-        visible = self.sm.chip.store(warp, instruction, cycle, leaves=source_read + 1)
+        visible, held = self.sm.chip.store(warp, instruction, cycle, leaves=source_read + 1)
+        source_read = max(source_read, held)
         warp.open_bulk.append(source_read)
         log = self.sm.chip.log
         log.span(EventKind.STORE, warp, cycle, source_read, stage=log.stage(warp, instruction))

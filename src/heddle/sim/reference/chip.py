@@ -58,7 +58,7 @@ class Chip:
         self.stalls: dict[tuple[int, int], np.ndarray] = {}  # (SM, context) -> cycles by state
         self.stalls_pc = np.zeros((len(program.instructions), len(Stall)), dtype=np.int64)
         self._streams = {stream.name: stream for stream in program.streams}
-        self._spaces = block_spaces(program)
+        self._spaces = block_spaces(program, machine.dram_interleave_bytes)
         self._timings: dict[tuple[object, ...], OpTiming] = {}
 
     def run(self) -> None:
@@ -120,8 +120,8 @@ class Chip:
         request = self._request(warp, instruction, cycle, leaves, extra_latency)
         return self.memory.load(request, [sm.number for sm in sms or [warp.cta.sm]])
 
-    def store(self, warp: Warp, instruction: Instruction, cycle: int, *, leaves: int) -> int:
-        """Send a store or reduction; return when it is visible."""
+    def store(self, warp: Warp, instruction: Instruction, cycle: int, *, leaves: int) -> tuple[int, int]:
+        """Send a store or reduction; return when it is visible and until when memory does not take its data."""
         request = self._request(warp, instruction, cycle, leaves, 0)
         reduce = instruction.op in ("RED", "UTMAREDG")
         return self.memory.store(request, warp.cta.sm.number, reduce=reduce)

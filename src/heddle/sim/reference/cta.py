@@ -29,6 +29,7 @@ class Cluster:
         self.items = [first_item]
         self.barrier = CountedBarrier()
         self.start = start
+        self.followed = False  # another cluster has its place
         group, self.slot = number % chip.setup.groups, number // chip.setup.groups
         size = chip.program.cluster_size
         self.ctas = [Cta(self, chip.sms[group * size + rank], rank) for rank in range(size)]
@@ -99,8 +100,13 @@ class Cta:
         self.sm.admit([warp])
 
     def _completion(self, barrier: int, element: int) -> Action:
-        """Return what happens when a phase of an mbarrier completes."""
-        return lambda now: self.cluster.chip.log.barrier(self, barrier, element, now)
+        """Return what happens when a phase of an mbarrier completes; nobody sees it once another CTA has the slot."""
+
+        def complete(now: int) -> None:
+            if not self.cluster.followed:
+                self.cluster.chip.log.barrier(self, barrier, element, now)
+
+        return complete
 
     def named_barrier(self, number: int) -> CountedBarrier:
         """Return a named barrier of the CTA."""

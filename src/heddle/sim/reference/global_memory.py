@@ -24,11 +24,12 @@ class GlobalUnit(UnitModel):
     def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
         length = max(TICKS_PER_CYCLE, duration(instruction.bytes, L1_BYTES_PER_CYCLE))
         start = floor_cycles(self.sm.lsu.serve(warp.subpartition, cycle, length))
-        log = self.sm.chip.log
+        log, source_read = self.sm.chip.log, start + 2
         if instruction.op in _STORES:
-            answer = self.sm.chip.store(warp, instruction, cycle, leaves=start + 1)
-            warp.cta.note_store(source_read=start + 2, visible=answer)
-            log.span(EventKind.STORE, warp, cycle, start + 2, stage=log.stage(warp, instruction))
+            answer, held = self.sm.chip.store(warp, instruction, cycle, leaves=start + 1)
+            source_read = max(source_read, held)
+            warp.cta.note_store(source_read=source_read, visible=answer)
+            log.span(EventKind.STORE, warp, cycle, source_read, stage=log.stage(warp, instruction))
         else:
             extra_latency = self.machine.cp_async_extra_latency_cycles if instruction.op == "LDGSTS" else 0
             (answer,) = self.sm.chip.load(warp, instruction, cycle, leaves=start + 1, extra_latency=extra_latency)
@@ -36,7 +37,7 @@ class GlobalUnit(UnitModel):
         if instruction.op == "LDGSTS":
             self._copy(warp, instruction, answer)
         self.release_write(warp, instruction, answer)
-        self.release_read(warp, instruction, start + 2)
+        self.release_read(warp, instruction, source_read)
 
     def _copy(self, warp: Warp, instruction: Instruction, answer: int) -> None:
         warp.open_copies.append(answer)

@@ -61,6 +61,7 @@ class Launcher:
 
     def _follow(self, ended: Cluster, now: int) -> None:
         if self._later:
+            ended.followed = True
             start = now + self._chip.machine.cta_launch_cycles
             self._launch(ended.number, item=self._later.pop(0), start=start)
 

@@ -1,4 +1,4 @@
-"""The memory system of the chip: L2 server and tags, DRAM channels, ports of the SMs.
+"""The memory system of the chip: L2 server and tags, ports of the SMs.
 
 Plain version of docs/reference/engine.md, section 5. Times are integers of 1/65536 cycle ("grains").
 """
@@ -12,50 +12,22 @@ from dataclasses import dataclass, field
 
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
+from heddle.sim.reference.dram import Dram
+from heddle.sim.reference.servers import GRAINS, SharedServer, coefficient, length
 
-GRAINS = 1 << 16  # a cycle
 CHUNK_BYTES = 1024
 MAX_PIECES = 62
 
 
-def coefficient(bytes_per_cycle: float) -> int:
-    """Return K of a rate, the factor from bytes to a duration."""
-    return round(2**40 / bytes_per_cycle)
-
-
-def length(amount: int, factor: int) -> int:
-    """Return the grains that `amount` bytes take."""
-    return (amount * factor + 2**23) >> 24
-
-
-class SharedServer:
-    """A server that is charged from the issue of a request; its data leave when the request has come."""
-
-    def __init__(self, bytes_per_cycle: float) -> None:
-        self._factor = coefficient(bytes_per_cycle)
-        self.free = 0
-
-    def charge(self, now: int, reached: int, amount: int) -> int:
-        """Charge `amount` bytes for a request issued at `now` that comes at `reached`; return when they leave."""
-        d = length(amount, self._factor)
-        self.free = max(self.free, now) + d
-        return max(self.free, reached + d)
-
-
 @dataclass(slots=True)
 class Space:
-    """Blocks of a tensor as a set of streams cuts them; `first_chunk` numbers the chunks of the whole chip."""
+    """Blocks of a tensor as a set of streams cuts them; `address` is that of block 0."""
 
     number: int
     blocks: int
     pieces: int
     piece_bytes: int
-    first_chunk: int
-
-    @property
-    def chunks_per_piece(self) -> int:
-        """1 KB chunks of a piece, the last may be shorter."""
-        return max(1, -(-self.piece_bytes // CHUNK_BYTES))
+    address: int
 
     def pieces_of(self, part: int, parts: int) -> range:
         """Return the pieces that part `part` of `parts` covers."""
@@ -63,9 +35,9 @@ class Space:
         begin = part * self.pieces // parts
         return range(begin, max(begin + 1, (part + 1) * self.pieces // parts))
 
-    def first_chunk_of(self, block: int, piece: int) -> int:
-        """Return the number of a piece's first chunk."""
-        return self.first_chunk + (block * self.pieces + piece) * self.chunks_per_piece
+    def address_of(self, block: int, piece: int) -> int:
+        """Return the address of a piece."""
+        return self.address + (block * self.pieces + piece) * self.piece_bytes
 
 
 @dataclass(slots=True)
@@ -95,29 +67,22 @@ class Request:
         return not 0 <= self.block < self.space.blocks
 
 
-def block_spaces(program: WarpProgram) -> dict[str, Space]:
-    """Return the space of every stream by name; streams that cut a tensor alike share one."""
+def block_spaces(program: WarpProgram, unit: int) -> dict[str, Space]:
+    """Return the space of every stream by name; streams that cut a tensor alike share one. `unit`: bytes of a unit."""
     key_of = {stream.name: (stream.tensor, stream.blocks, stream.block_bytes) for stream in program.streams}
     parts: dict[tuple[str, int, int], set[int]] = {key: {1} for key in key_of.values()}
     for instruction in program.instructions:
         if instruction.stream is not None:
             parts[key_of[instruction.stream.name]].add(max(1, instruction.stream.parts))
     spaces: dict[tuple[str, int, int], Space] = {}
-    first_chunk = 0
+    address = 0
     for key in dict.fromkeys(key_of.values()):
         common = math.lcm(*parts[key])
         pieces = max(count for count in range(1, MAX_PIECES + 1) if common % count == 0)
-        space = Space(len(spaces), key[1], pieces, -(-key[2] // pieces), first_chunk)
+        space = Space(len(spaces), key[1], pieces, -(-key[2] // pieces), address)
         spaces[key] = space
-        first_chunk += space.blocks * space.pieces * space.chunks_per_piece
+        address += math.ceil(space.blocks * space.pieces * space.piece_bytes / (2 * unit)) * 2 * unit
     return {name: spaces[key] for name, key in key_of.items()}
-
-
-def mix(x: int) -> int:
-    """Scramble a number of 31 bits."""
-    x = ((x ^ (x >> 15)) * 0x1E3779B1) % 2**31
-    x = ((x ^ (x >> 13)) * 0x2545F491) % 2**31
-    return x ^ (x >> 16)
 
 
 class MemorySystem:
@@ -127,9 +92,7 @@ class MemorySystem:
         self._machine = machine
         self._l2 = SharedServer(machine.l2_bytes_per_cycle_per_sm * machine.sms / share)
         self._write_cost = round(GRAINS * machine.l2_write_cost)  # read bytes of service, in 1/65536
-        channels = max(1, machine.dram_channels // share)
-        channel_rate = machine.dram_bytes_per_cycle(clock_mhz) / share / channels
-        self._channels = [SharedServer(channel_rate) for _ in range(channels)]
+        self._dram = Dram(machine, clock_mhz, share)
         self._dram_extra = round(GRAINS * machine.dram_extra_latency_ns * clock_mhz / 1000)
         self._port_factor = coefficient(machine.l2_port_bytes_per_cycle)
         self._ports: dict[int, int] = {}  # SM -> next free time
@@ -169,23 +132,28 @@ class MemorySystem:
             answers.append(self._pass_port(request, sm, max(own, on_its_way)))
         return answers
 
-    def store(self, request: Request, sm: int, *, reduce: bool) -> int:
-        """Serve a store or reduction; return the cycle in which it is visible."""
+    def store(self, request: Request, sm: int, *, reduce: bool) -> tuple[int, int]:
+        """Serve a store or reduction; return when it is visible and until when the SM holds the data, in cycles."""
         if request.outside:
-            return request.leaves + self._latency(request, sm) + request.extra
+            return request.leaves + self._latency(request, sm) + request.extra, 0
         self.l2_write_bytes += request.bytes
         service = (request.bytes * self._write_cost + GRAINS // 2) // GRAINS
         leaves_l2 = self._l2.charge(request.now * GRAINS, request.leaves * GRAINS, service)
+        self._dram.taken = 0
         block, missing = self._use(request)
+        taken = self._dram.taken
         if missing and reduce:
             self._fetch(request, block, missing, leaves_l2, sm)
         block.dirty |= set(request.space.pieces_of(request.part, request.parts))
-        return leaves_l2 // GRAINS + self._machine.store_latency_cycles
+        return max(leaves_l2, taken) // GRAINS + self._machine.store_latency_cycles, taken // GRAINS
 
     def _latency(self, request: Request, sm: int) -> int:
-        """Return the L2 latency for an SM in cycles."""
-        odd = (request.block + request.part % request.parts + sm) % 2 == 1
-        far = self._machine.l2_partitions > 1 and (request.bytes > CHUNK_BYTES or odd)
+        """Return the L2 latency for an SM in cycles: by the unit of addresses in which the request begins."""
+        unit_bytes, unit = self._machine.dram_interleave_bytes, 0
+        if not request.outside:
+            first = request.space.pieces_of(request.part, request.parts)[0]
+            unit = request.space.address_of(request.block, first) // unit_bytes
+        far = self._machine.l2_partitions > 1 and (request.bytes > unit_bytes or (unit + sm) % 2 == 1)
         return (self._machine.l2_far_latency_cycles if far else self._machine.l2_near_latency_cycles) - 1
 
     def _pass_port(self, request: Request, sm: int, ready: int) -> int:
@@ -213,25 +181,12 @@ class MemorySystem:
         """Read missing pieces from DRAM; they are on their way until all of them are ready."""
         ends = [leaves_l2]
         for piece in missing:
-            ends += self._move(request.space, request.block, piece, request.now, leaves_l2)
+            address = request.space.address_of(request.block, piece)
+            ends += self._dram.read(request.now * GRAINS, leaves_l2, address, request.space.piece_bytes)
             self.dram_read_bytes += request.space.piece_bytes
         latency = (self._latency(request, sm) + request.extra) * GRAINS
         for piece in missing:
             block.ready[piece] = max(ends) + latency + self._dram_extra
-
-    def _move(self, space: Space, block: int, piece: int, now: int, reached: int) -> list[int]:
-        """Charge the channels for all chunks of a piece; return when each leaves."""
-        ends, left = [], space.piece_bytes
-        for chunk in range(space.chunks_per_piece):
-            amount = min(left, CHUNK_BYTES)
-            left -= amount
-            number = space.first_chunk_of(block, piece) + chunk
-            ends.append(self._channel(number).charge(now * GRAINS, reached, amount))
-        return ends
-
-    def _channel(self, chunk: int) -> SharedServer:
-        channels = len(self._channels)
-        return self._channels[(chunk + mix(chunk // channels % 2**31)) % channels]
 
     def _make_room(self, now: int, keep: tuple[int, int]) -> None:
         """Let other data, then the longest unused blocks leave until all fits."""
@@ -249,7 +204,7 @@ class MemorySystem:
         self._other_dirty += amount * round(GRAINS * self._machine.l2_flush_dirty_fraction)
         while self._other_dirty >= CHUNK_BYTES * GRAINS:
             self._other_dirty -= CHUNK_BYTES * GRAINS
-            self._channel(self._other_chunks).charge(now * GRAINS, now * GRAINS, CHUNK_BYTES)
+            self._dram.write(now * GRAINS, self._other_chunks * CHUNK_BYTES, CHUNK_BYTES)
             self._other_chunks += 1
             self.dram_write_bytes += CHUNK_BYTES
 
@@ -258,5 +213,5 @@ class MemorySystem:
         space, block = self._spaces[number], self._blocks.pop(key)
         self.resident_bytes -= len(block.ready) * space.piece_bytes
         for piece in sorted(block.dirty):
-            self._move(space, block_index, piece, now, now * GRAINS)
+            self._dram.write(now * GRAINS, space.address_of(block_index, piece), space.piece_bytes)
             self.dram_write_bytes += space.piece_bytes

@@ -18,7 +18,7 @@ from heddle.sim.reference.memory import MemorySystem, block_spaces
 
 def warm_up(memory: MemorySystem, program: WarpProgram, machine: Machine) -> None:
     """Make everything resident that any cluster touches. Raises UnsupportedError if it does not fit."""
-    spaces = block_spaces(program)
+    spaces = block_spaces(program, machine.dram_interleave_bytes)
     streams = {stream.name: stream for stream in program.streams}
     for item, role, instruction, loops in _accesses(program, machine):
         assert instruction.stream is not None
