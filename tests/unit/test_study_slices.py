@@ -98,8 +98,8 @@ def test_a_small_problem_needs_no_slices(full: list[float]) -> None:
     [
         ("h100", {"m": 1_000_000_000}, "at most 500,000 are simulated"),
         ("a100", {"m": 1_000_000_000, "n": 8, "k": 8}, "at most 500,000 are simulated"),
-        ("h100", {"k": 1_000_000_000}, "at most 25,000,000 are simulated"),
-        ("b200", {"m": 128, "n": 256, "k": 1_000_000_000, "split_k": 1}, "at most 536,870,912 are set up"),
+        ("h100", {"k": 1_000_000_000}, "at most 14,000,000 are simulated"),
+        ("b200", {"m": 128, "n": 256, "k": 800_000_000, "split_k": 1}, "at most 536,870,912 are set up"),
     ],
 )
 def test_a_problem_that_would_take_too_long_is_refused(

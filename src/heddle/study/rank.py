@@ -22,7 +22,7 @@ Cycles = NDArray[np.float64]  # one entry a work item
 
 FULL_TURNS = 1_000_000
 """Loop turns of all items up to which a candidate is simulated in full; about a microsecond or two each."""
-MOST_TURNS = 25_000_000
+MOST_TURNS = 14_000_000
 """Loop turns that are simulated at most: about 20 s."""
 
 
