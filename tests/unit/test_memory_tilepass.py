@@ -7,6 +7,7 @@ import pytest
 
 from heddle.ir.warp import Instruction, StreamRef, WarpProgram
 from heddle.machine import Machine
+from heddle.pipeline import compile_kernel
 from heddle.sim import tilepass
 from heddle.sim.core import memory_layout as layout
 from heddle.sim.core import memory_play as play
@@ -160,6 +161,21 @@ def test_steps_without_an_access_of_the_representative_are_charged_later() -> No
     ratio, reach = tilepass.charges(record)
     assert (ratio * 100 / 65536).round(1).tolist() == [[30, 3, 7, 0], [120, 12, 2, 1]]
     assert reach.tolist() == [[7, 0], [2, 1]]
+
+
+def test_no_access_waits_for_the_steps_of_another_clusters_longer_item() -> None:
+    m = machine("h100", sms=8)
+    program = compile_kernel("attention", m, {"batch": 1, "heads_q": 2, "seqlen_q": 4096, "causal": 1})
+    mem, plan, _ = records(program, m)
+    keys = next(i for i, stream in enumerate(program.streams) if stream.tensor == "K" and stream.step)
+    step_bytes = m.sms * 2 * program.streams[keys].block_bytes  # K and V of every SM
+    charged = []
+    for ordinal in range(len(plan.group_items(plan.representative))):
+        for step in range(1, 32):
+            record = find_record(mem, keys, ordinal, step)
+            if record > 0:
+                charged.append(program.streams[keys].block_bytes * mem[record + layout.RECORD_L2] / 65536)
+    assert max(charged) < 0.75 * step_bytes  # half of a step's bytes, and what falls to it where a tile ends
 
 
 @pytest.mark.parametrize(("read", "written", "work"), [(400, 0, 400), (0, 400, 400), (400, 400, 900), (800, 400, 1300)])

@@ -76,17 +76,17 @@ def _room(core: Core, code: Array, entries: Array, items: Array, lists: Array, o
 
     `lists` [cluster, wave] has offsets in `items`, -1 where a cluster has none; `ordinals` marks the representative's.
     """
-    steps, accesses = 0, 0
+    steps, accesses = np.zeros(len(lists), dtype=np.int64), 0
     state = np.zeros(play.STATE_WORDS, dtype=np.int64)
     for wave in range(lists.shape[1]):
         rows, where = np.unique(lists[lists[:, wave] >= 0, wave], return_inverse=True)
         sizes = np.zeros((len(rows), 2), dtype=np.int64)
         first = np.ascontiguousarray(entries[min(wave, 1)])
         core.measure(code, first, items, rows, sizes, state, len(rows), len(first))
-        steps += int(sizes[:, 0].max(initial=0))
+        steps[lists[:, wave] >= 0] += sizes[where, 0]
         own = np.unique(where[ordinals[lists[:, wave] >= 0, wave] >= 0])
         accesses += int(sizes[own, 1].sum())
-    return steps, accesses
+    return int(steps.max(initial=0)), accesses
 
 
 def _play(
@@ -111,7 +111,8 @@ def _play(
     clusters, waves, roles = *lists.shape, entries.shape[1]
     state = np.zeros(clusters * roles * play.STATE_WORDS, dtype=np.int64)
     tables = (code, entries, items, offsets, lengths, ordinals, ahead)
-    core.play(buffer, *tables, totals, seen, state, clusters, waves, roles, steps)
+    wave_of = np.zeros(clusters, dtype=np.int64)
+    core.play(buffer, *tables, totals, seen, state, wave_of, clusters, waves, roles, steps)
     return ChipRecord(
         streams=len(program.streams),
         ordinals=len(plan.group_items(plan.representative)),

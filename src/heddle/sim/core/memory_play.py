@@ -158,14 +158,13 @@ def run_to_branch(
     state[at] = ENDED
 
 
-def begin_wave(entries: Array, lengths: Array, state: Array, clusters: int, roles: int, wave: int) -> None:
-    """Put every role of every cluster that has an item in this wave at its first row."""
-    for cluster in range(clusters):
-        for role in range(roles):
-            at = (cluster * roles + role) * STATE_WORDS
-            for word in range(STATE_WORDS):
-                state[at + word] = 0
-            state[at] = entries[min(wave, 1) * roles + role] if wave < lengths[cluster] else ENDED
+def begin_item(entries: Array, state: Array, first: int, roles: int, wave: int) -> None:
+    """Put every role of a cluster (states from `first` on) at its first row of its item number `wave`."""
+    for role in range(roles):
+        at = first + role * STATE_WORDS
+        for word in range(STATE_WORDS):
+            state[at + word] = 0
+        state[at] = entries[min(wave, 1) * roles + role]
 
 
 def l2_work(mem: Array) -> int:
@@ -223,34 +222,39 @@ def play(
     totals: Array,
     seen: Array,
     state: Array,
+    wave_of: Array,
     clusters: int,
     waves: int,
     roles: int,
     steps: int,
 ) -> None:
-    """Play all clusters' items in lockstep, from STAMP 0 on.
+    """Play all clusters' items in lockstep, from STAMP 0 on; a cluster begins its next item a step after the last.
 
     code: skeleton rows, targets as offsets. entries [wave > 0, role]: first skeleton row, as an offset. items: work
     items. lists [cluster, wave]: offsets in items, lengths [cluster]. ordinals [cluster, wave]: the representative's
     item ordinals, NOT_RECORDED elsewhere. ahead [cluster]: 1 up to the representative's rank. totals
-    [step, TOTAL_WORDS] for the first `steps` steps. seen: a count, then
-    [access of the representative, SEEN_WORDS]. state [cluster, role, STATE_WORDS]: room.
+    [step, TOTAL_WORDS] for the first `steps` steps. seen: a count, then [access of the representative, SEEN_WORDS].
+    Room: state [cluster, role, STATE_WORDS], wave_of [cluster].
     """
-    for wave in range(waves):
-        begin_wave(entries, lengths, state, clusters, roles, wave)
-        active = 1
-        while active != 0:
-            active = 0
-            total = mem[STAMP] * TOTAL_WORDS if mem[STAMP] < steps else -1
-            mem[STAMP] += 1
-            for cluster in range(clusters):
-                at, place = cluster * roles * STATE_WORDS, cluster * waves + wave
-                active |= step_cluster(
+    for cluster in range(clusters):
+        wave_of[cluster] = 0
+        begin_item(entries, state, cluster * roles * STATE_WORDS, roles, 0)
+    active = 1
+    while active != 0:
+        active = 0
+        total = mem[STAMP] * TOTAL_WORDS if mem[STAMP] < steps else -1
+        mem[STAMP] += 1
+        for cluster in range(clusters):
+            wave = wave_of[cluster]
+            if wave < lengths[cluster]:
+                active = 1
+                first, place = cluster * roles * STATE_WORDS, cluster * waves + wave
+                goes_on = step_cluster(
                     mem,
                     code,
                     items,
                     state,
-                    at,
+                    first,
                     roles,
                     lists[place],
                     ordinals[place],
@@ -259,6 +263,9 @@ def play(
                     totals,
                     seen,
                 )
+                if goes_on == 0:
+                    wave_of[cluster] = wave + 1
+                    begin_item(entries, state, first, roles, wave + 1)
 
 
 def measure(
