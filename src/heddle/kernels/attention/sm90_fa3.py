@@ -18,6 +18,8 @@ REGISTERS = {2: (24, 240), 3: (32, 160)}
 """What setmaxnreg gives the producer and the consumers, by number of groups."""
 QUERY_FREE, EPILOGUE, OUTPUT, FIRST_TURN = 1, 2, 3, 4
 """Named barriers."""
+ATOM_COLS = 8
+"""Columns of an accumulator atom: parts of a register tile are multiples of it."""
 
 
 @kernel
@@ -139,10 +141,13 @@ class Consumer:
         if masked_col is not None:
             self.mask(item, masked_col)
         self.softmax.maximum(self.scores)
-        self.softmax.exponentials(self.scores)
-        self.softmax.add(self.scores)
+        # ptxas moves the wait for the values up, behind half of the exponentials: about a third of the softmax
+        half = self.config.tile_n // 2 // ATOM_COLS * ATOM_COLS
+        self.softmax.exponentials(self.scores.columns(0, half))
         k.mma_wait(pending=0)
         memory.values.release()
+        self.softmax.exponentials(self.scores.columns(half, self.config.tile_n - half))
+        self.softmax.add(self.scores)
         self.give_weights()
         if not self.rescales_early:
             self.softmax.rescale(self.output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.lang import Builder, RegisterHandle
+from heddle.lang import Builder, RegisterHandle, RegisterPart
 
 LOWEST = -1e30
 """Running maximum before the first key: finite, so that a row of masked scores gives exponentials of zero, no NaN."""
@@ -43,8 +43,8 @@ class OnlineSoftmax:
         k.elementwise("exp2_scaled_sub", self.correction, self.before, self.scaled, scalars=(self.scale,))
         k.elementwise("mul", self.total, self.total, self.correction)
 
-    def exponentials(self, scores: RegisterHandle) -> None:
-        """Replace a block of scores by exponentials."""
+    def exponentials(self, scores: RegisterHandle | RegisterPart) -> None:
+        """Replace a block of scores, or columns of it, by exponentials."""
         self.k.elementwise("exp2_scaled_sub", scores, scores, self.scaled, scalars=(self.scale,))
 
     def add(self, exponentials: RegisterHandle) -> None:
