@@ -50,7 +50,8 @@ def measured(question: str) -> dict[str, Any]:
             check=False,
         )
     if done.returncode:
-        return {"failed": done.stderr.strip().splitlines()[-1]}
+        lines = [line for line in done.stderr.splitlines() if line and not line.startswith(" ")]
+        return {"failed": lines[-1]}  # the message of the exception, without its hint
     return dict(json.loads(done.stdout))
 
 
