@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from importlib.metadata import version
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -56,7 +57,7 @@ def options(
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped run ends its worker processes, too
+        signal.signal(signal.SIGTERM, _stop)
     try:
         code = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()  # while an error can still become a message
@@ -89,6 +90,12 @@ def _run(arguments: list[str]) -> int:
         raise
     except Exception as problem:
         return _failed(_report_request(problem), 1, problem)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End a stopped run as an interrupted one, worker processes too; `timeout` sends the signal twice."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _drop_output() -> None:

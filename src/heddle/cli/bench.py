@@ -33,11 +33,13 @@ def show(row: dict[str, Any], out: Console) -> None:
     """Print one line a measurement."""
     from rich.table import Table
 
-    table = Table("what", "median CPU s", "warp instructions", "million a second", "ratio to fan")
+    table = Table(
+        "what", "warp instructions", "event loop, ms", "million a second", "ratio to fan", "whole simulation, ms"
+    )
     for item in row["engine"]:
         table.add_row(
-            item["name"], f"{item['cpu_s']:.3f}", str(item["warp_instructions"]),
-            f"{item['instructions_per_s'] / 1e6:.2f}", f"{item['ratio']:.2f}",
+            item["name"], str(item["warp_instructions"]), f"{1e3 * item['loop_cpu_s']:.1f}",
+            f"{item['instructions_per_s'] / 1e6:.1f}", f"{item['ratio']:.2f}", f"{1e3 * item['simulate_cpu_s']:.0f}",
         )  # fmt: skip
     out.print(table)
     for item in row["compiler"]:

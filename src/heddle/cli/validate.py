@@ -29,12 +29,17 @@ def command(
     left_out: Annotated[
         bool, typer.Option("--left-out/--no-left-out", help="Also the error of families left out of the fit.")
     ] = True,
-    jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", help="Processes; else all cores.")] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; else all cores.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Compare simulated with measured times, case by case: mean, maximum, bias, correlation."""
     if suite not in SUITES:
         raise unknown_name("suite", suite, SUITES)
+    for option, value in (("--cases", cases), ("--kernel", kernel)):
+        if suite == "micro" and value is not None:
+            raise UserError(
+                f"{option} {value} has no meaning for the micro suite", hint="its rows are those of the GPU"
+            )
     if max_mean_error is not None and not max_mean_error > 0:
         raise UserError(f"--max-mean-error {max_mean_error} must be positive", hint="0.06 is 6 %")
     check_outputs(json=json_file)

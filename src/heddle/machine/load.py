@@ -82,7 +82,7 @@ def _find(name: str, where: SourceLocation | None, folder: Path) -> Path:
     path = folder / name
     if path.is_file():
         return path
-    if path.exists():
+    if name.strip() and path.exists():
         raise UserError(f"{str(path)!r} is not a file", where=where, hint="give a preset's name or a TOML file")
     if path.suffix == ".toml" or len(Path(name).parts) > 1:
         raise UserError(

@@ -31,6 +31,8 @@ def check(asked: Request, *, seed: int = 0, program: WarpProgram | None = None) 
     `program` replaces the compiled kernel by another version of it, as when a barrier has been taken out.
     """
     kernel = find_kernel(asked.kernel)
+    if seed < 0:
+        raise UserError(f"the seed must be at least 0, got {seed}")
     if (flops := kernel.flops(asked.params)) > MAX_FLOPS:
         raise UserError(
             f"{flops:.2g} FLOPs are too many to execute; a check takes up to {MAX_FLOPS:.2g}",

@@ -77,6 +77,10 @@ def check_sizes(config: GemmConfig) -> None:
     if len(config.warps) != 2 or min(config.warps) < 1:
         given = "x".join(str(count) for count in config.warps)
         raise UserError(f"warps must be rows x columns of at least 1 x 1, got {given}", hint="for example warps=4x2")
+    if config.schedule != "multistage" and config.warps != (1, 1):
+        raise UserError(f"the warps of a {config.schedule} kernel are given by its schedule", hint="leave warps out")
+    if config.cluster_side not in ("m", "n"):
+        raise UserError(f"cluster_side must be m or n, got {config.cluster_side!r}")
 
 
 def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> None:
