@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from heddle.errors import InternalError
 from heddle.sim.core.bits import ctz, top
 from heddle.sim.native import build_unit, compile_function
-from heddle.sim.native.records import kind_of
 
 Array = NDArray[np.int64]
 TEN = 10
@@ -162,20 +160,3 @@ def test_a_variable_of_an_enclosing_function_is_not_compiled() -> None:
 
     with pytest.raises(InternalError, match="offset is neither a local variable nor a global integer"):
         compile_function(shifted)
-
-
-@pytest.mark.parametrize(
-    ("index", "kind"),
-    [
-        ("warp + W_ROW", "W"),
-        ("sm + S_QUARTERS + i * Q_WORDS + Q_NEXT", "Q"),
-        ("warp + W_ACCOUNT + reason", "W"),
-        ("W_ROW", "W"),
-        ("at", ""),
-        ("base + i * E_WORDS", ""),
-        ("M[warp + W_ITEM] + column", ""),
-        ("row + STREAM_PIECES", ""),
-    ],
-)
-def test_an_element_is_of_the_record_that_the_last_name_of_its_index_says(index: str, kind: str) -> None:
-    assert kind_of(ast.parse(index, mode="eval").body) == kind

@@ -1,7 +1,9 @@
-"""The speed of Heddle itself: warp instructions a second of CPU time, and the time of the compiler.
+"""The speed of Heddle itself: warp instructions a second of CPU time, and the times of a simulation and the compiler.
 
-Thread CPU time, median of several runs after one that compiles, so that a busy computer changes little. Speeds depend
-on the computer; the ratios to `fan` do not depend on it much and are what to compare between commits.
+The speed is that of the event loop, with the fast-forward off, so that every instruction is issued. What a simulation
+takes from the program to the result, set-up and fast-forward included, stands beside it. Thread CPU time, median of
+several runs after one that compiles, so that a busy computer changes little. Speeds depend on the computer; the ratios
+to `fan` do not depend on it much and are what to compare between commits.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 from heddle import pipeline
 from heddle.ir.warp import WarpProgram
 from heddle.machine import Machine, machine
+from heddle.sim import Sim
 from heddle.sim.memory_system import Mode
 from heddle.study.bench_programs import fan
 from heddle.study.pool import Progress
@@ -45,33 +48,43 @@ def _compiled(gpu: str, repeats: int) -> tuple[WarpProgram, float]:
     """Compile the first candidate of a square GEMM."""
     device = machine(gpu)
     params = {"m": GEMM_SIZE, "n": GEMM_SIZE, "k": GEMM_SIZE, "dtype": "fp16"}
-    return _median(lambda: pipeline.compile_kernel("gemm", device, params), repeats)
+    return _median(lambda: _timed(lambda: pipeline.compile_kernel("gemm", device, params)), repeats)
 
 
 def _engine(name: str, program: WarpProgram, device: Machine, mode: Mode, repeats: int) -> dict[str, Any]:
+    """Measure the event loop and a whole simulation of one program."""
+    sim, loop_s = _median(lambda: _loop(program, device, mode), repeats)
     clock_mhz = device.max_clock_mhz
-    result, cpu_s = _median(
-        lambda: pipeline.simulate_program(program, device, clock_mhz=clock_mhz, simulation=mode), repeats
+    _, whole_s = _median(
+        lambda: _timed(lambda: pipeline.simulate_program(program, device, clock_mhz=clock_mhz, simulation=mode)),
+        repeats,
     )
-    simulated = result.warp_instructions
+    issued = sim.result().warp_instructions
     return {
         "name": name,
-        "cpu_s": cpu_s,
-        "warp_instructions": simulated,
-        "instructions_per_s": simulated / cpu_s,
-        "cycles": result.cycles,
-        "fast_forwarded_cycles": result.fast_forwarded_cycles,
+        "loop_cpu_s": loop_s,
+        "warp_instructions": issued,
+        "instructions_per_s": issued / loop_s,
+        "simulate_cpu_s": whole_s,
+        "cycles": sim.result().cycles,
     }
 
 
-def _median(work: Callable[[], Any], repeats: int) -> tuple[Any, float]:
-    """Return the result of `work` and the median of its thread CPU time; the first run, which compiles, does not
-    count.
-    """
+def _loop(program: WarpProgram, device: Machine, mode: Mode) -> tuple[Sim, float]:
+    """Run a simulation to its end without the fast-forward; return it and the CPU time, set-up not counted."""
+    sim = Sim(device, program, mode=mode, fast_forward=False)
+    return _timed(lambda: (sim, sim.run())[0])
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return the result of `work` and its thread CPU time."""
+    begin = time.thread_time()
     result = work()
-    times = []
-    for _ in range(repeats):
-        begin = time.thread_time()
-        result = work()
-        times.append(time.thread_time() - begin)
-    return result, statistics.median(times)
+    return result, time.thread_time() - begin
+
+
+def _median(work: Callable[[], tuple[Any, float]], repeats: int) -> tuple[Any, float]:
+    """Return a result and the median time of `work`; the first run, which compiles, does not count."""
+    work()
+    runs = [work() for _ in range(repeats)]
+    return runs[-1][0], statistics.median(cpu_s for _, cpu_s in runs)

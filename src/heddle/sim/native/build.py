@@ -20,7 +20,6 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from heddle.errors import InternalError
-from heddle.sim.native import records
 from heddle.sim.native.expressions import INTRINSICS
 from heddle.sim.native.source import Source, parameters_of, read, read_integers, symbol_of
 from heddle.sim.native.statements import Statements
@@ -67,7 +66,7 @@ def module_text(entries: Sequence[Source]) -> str:
         statements = Statements(source)
         texts[source.symbol] = statements.function(exported=source.symbol in exported)
         waiting.extend(read(function) for function in statements.expressions.called.values())
-    return "\n\n".join([*DECLARATIONS, *(texts[name] for name in sorted(texts)), records.declarations()])
+    return "\n\n".join([*DECLARATIONS, *(texts[name] for name in sorted(texts))])
 
 
 def _target_machine() -> Any:

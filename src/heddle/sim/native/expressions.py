@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from types import FunctionType
 
-from heddle.sim.native.records import access_tag
 from heddle.sim.native.source import Source, read, symbol_of
 from heddle.sim.native.writer import Writer
 
@@ -86,7 +85,7 @@ class Expressions:
         if isinstance(node, ast.Name):
             return self.name(node)
         if isinstance(node, ast.Subscript):
-            return self.out.value(f"load i64, ptr {self.address(node)}{access_tag(node.slice)}")
+            return self.out.value(f"load i64, ptr {self.address(node)}")
         if isinstance(node, ast.BinOp):
             return self.binary(node.op, self.value(node.left), self.value(node.right), node)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from heddle.sim.native.expressions import Expressions, type_of
-from heddle.sim.native.records import access_tag
 from heddle.sim.native.source import Source
 from heddle.sim.native.writer import Writer
 
@@ -58,7 +57,7 @@ class Statements:
         if isinstance(target, ast.Name):
             self.out.line(f"store i64 {value}, ptr {self.out.variable(target.id)}")
         elif isinstance(target, ast.Subscript):
-            self.out.line(f"store i64 {value}, ptr {self.expressions.address(target)}{access_tag(target.slice)}")
+            self.out.line(f"store i64 {value}, ptr {self.expressions.address(target)}")
         else:
             raise self.source.error(target, f"cannot assign to {type(target).__name__}")
 
@@ -91,9 +90,8 @@ class Statements:
         assert isinstance(node.target, ast.Subscript)
         place = self.expressions.address(node.target)
         right = self.expressions.value(node.value)
-        tag = access_tag(node.target.slice)
-        old = self.out.value(f"load i64, ptr {place}{tag}")
-        self.out.line(f"store i64 {self.expressions.binary(node.op, old, right, node)}, ptr {place}{tag}")
+        old = self.out.value(f"load i64, ptr {place}")
+        self.out.line(f"store i64 {self.expressions.binary(node.op, old, right, node)}, ptr {place}")
 
     def on_Return(self, node: ast.Return) -> None:
         """Lower a return; a function that returns a tuple may return another such function's result."""
