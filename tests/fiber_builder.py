@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine_builder import EXIT, op, program, role
-
 from heddle.ir.warp import Instruction, Register, WarpProgram
 from heddle.ir.warp_fiber import OWN, Bind, FiberNote
 from heddle.machine import Machine, OpTiming, machine
 from heddle.sim.reference.chip import Chip
 from heddle.sim.reference.engine import run_chip
 from heddle.sim.reference.fiber_thread import Change
-from heddle.sim.result import EventKind
+from heddle.sim.result import EventKind, Stall
 
 LATENCY = 4  # of every instruction of `fiber_machine`
 SETUP = 32  # cycles of a SETFIBER of `fiber_machine`: long enough for every bit of a prologue to be seen
 
 
+@functools.cache
+def _base() -> Machine:
+    return machine("h100+fiber")
+
+
 def fiber_machine(**changes: Any) -> Machine:
     """Return an H100 with FIBER, of one SM, on which every pipe takes one instruction a cycle and answers in four."""
-    base = machine("h100+fiber")
+    base = _base()
     ops = {name: OpTiming(pipe=t.pipe, initiation_cycles=1.0, latency_cycles=LATENCY) for name, t in base.ops.items()}
     defaults = {"set_fiber_num_cycles": SETUP, "l2_partitions": 1}
     return dataclasses.replace(base, sms=1, ops=ops, **(defaults | changes))
@@ -49,7 +54,11 @@ def nops(count: int) -> list[Instruction]:
 
 
 def fiber_program(
-    code: Mapping[int, Sequence[Instruction]], *, prologue: Sequence[Instruction] = (), registers: int = 64, **fields: Any
+    code: Mapping[int, Sequence[Instruction]],
+    *,
+    prologue: Sequence[Instruction] = (),
+    registers: int = 64,
+    **fields: Any,
 ) -> WarpProgram:
     """Return a program whose weft w runs `code[w]` after a SETFIBER that weft 0 reaches after `prologue`.
 
@@ -76,10 +85,17 @@ def issued(chip: Chip, weft: int) -> list[int]:
     """Return the issue cycles of a weft after the start of all, counted from there."""
     log = chip.log.array()
     assert log is not None
+    issues, start = log[log["kind"] == EventKind.ISSUE], _start(chip)
+    return [int(row["begin"]) - start for row in issues if row["warp"] == weft and row["begin"] >= start]
+
+
+def _start(chip: Chip) -> int:
+    """Return the cycle in which all wefts start after the first SETFIBER."""
+    log = chip.log.array()
+    assert log is not None
     issues = log[log["kind"] == EventKind.ISSUE]
     meeting = min(int(row["begin"]) for row in issues if chip.program.instructions[row["pc"]].op == "SETFIBER")
-    start = meeting - 1 + chip.machine.set_fiber_num_cycles
-    return [int(row["begin"]) - start for row in issues if row["warp"] == weft and row["begin"] >= start]
+    return meeting - 1 + chip.machine.set_fiber_num_cycles
 
 
 def trace(chip: Chip) -> list[Change]:
@@ -87,3 +103,17 @@ def trace(chip: Chip) -> list[Change]:
     changes = [change for thread in chip.traces for change in thread]
     late = ("issue", "bit")  # what issues in a cycle comes after what completes in it
     return sorted(changes, key=lambda change: (change.cycle, change.kind in late))
+
+
+def states(chip: Chip, weft: int) -> dict[str, int]:
+    """Return the cycles of a weft by state."""
+    counts = chip.stalls[(next(iter(chip.sms)), weft)]
+    return {reason.name: int(counts[reason]) for reason in Stall if counts[reason]}
+
+
+def spans(chip: Chip, kind: EventKind) -> list[tuple[int, int, int]]:
+    """Return weft, begin and end of the records of a kind, counted as `issued` does."""
+    log = chip.log.array()
+    assert log is not None
+    start = _start(chip)
+    return [(int(r["warp"]), int(r["begin"]) - start, int(r["end"]) - start) for r in log[log["kind"] == kind]]

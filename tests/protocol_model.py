@@ -168,7 +168,7 @@ def search(network: Network, rules: Rules = Rules(), limit: int = 1_000_000) -> 
     while queue:
         state = queue.popleft()
         try:
-            following = list(_successors(network, rules, state))
+            following = list(successors(network, rules, state))
         except WrongValueError as error:
             return Verdict("wrong", len(came_from), (*_trace(came_from, state), str(error)))
         if not following and (state.places != ended or state.flights):
@@ -188,7 +188,7 @@ def play(network: Network, rules: Rules = Rules()) -> Verdict:
     state, labels, ended = network.start(), [], tuple(len(weft) for weft in network.wefts)
     while True:
         try:
-            following = _successors(network, rules, state)
+            following = successors(network, rules, state)
         except WrongValueError as error:
             return Verdict("wrong", len(labels), (*labels, str(error)))
         if not following:
@@ -206,7 +206,8 @@ def _trace(came_from: dict[State, tuple[State, str] | None], state: State) -> tu
     return tuple(reversed(labels))
 
 
-def _successors(network: Network, rules: Rules, state: State) -> list[tuple[str, State]]:
+def successors(network: Network, rules: Rules, state: State) -> list[tuple[str, State]]:
+    """Return every transition that is enabled, with the state after it."""
     found = []
     for weft, place in enumerate(state.places):
         if 0 <= place < len(network.wefts[weft]) and not isinstance(network.wefts[weft][place], SetFiberNum):

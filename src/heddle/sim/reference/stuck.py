@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Instruction, Role, WarpProgram
-from heddle.sim.reference.registers import Physical, registers, written
+from heddle.sim.reference.registers import Physical, operands, registers, written
 from heddle.sim.reference.warp import Warp
 
 if TYPE_CHECKING:
@@ -111,8 +111,10 @@ def _gives_back(warp: Warp, pc: int, register: Physical) -> bool:
     """Tell whether the instruction at `pc` consumes a register, or clears its full bit."""
     instructions = warp.cta.cluster.chip.program.instructions
     instruction: Instruction = instructions[pc]
-    if instruction.bit == "full" and not instruction.set_bit:
-        return register in registers(warp, instruction.src[0])
+    if instruction.bit:
+        return instruction.bit == "full" and not instruction.set_bit and register in registers(warp, instruction.src[0])
+    if warp.cta.thread is not None and warp.cta.thread.paper:
+        return register in operands(warp, instruction)
     bind = instructions[pc - 1].bind if pc else None
     slots = bind.consume if bind is not None else ()
     return any(register in registers(warp, instruction.src[slot]) for slot in slots)
