@@ -86,6 +86,14 @@ def test_a_kernel_whose_tile_is_known_keeps_it(tmp_path: Path) -> None:
     assert request_of(read_cases(path)[0]).pins == {"tile_m": 128, "tile_n": 128, "cluster": 1, "split_k": 1}
 
 
+def test_a_family_whose_script_clears_l2_asks_for_that_and_for_a_rested_chip(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    columns = "case_id,gpu,kernel,batch,heads_q,heads_kv,seqlen_q,seqlen_kv,head_dim,measured,unit,l2_state\n"
+    path.write_text(columns + "fa3w8-005,h100,attention,2,16,16,8192,8192,128,1453,us,warm\n", encoding="utf-8")
+    asked = request_of(read_cases(path)[0])
+    assert (asked.l2_state, asked.rested) == ("flushed", True)
+
+
 def test_a_warm_row_asks_for_a_back_to_back_loop(cases: list[Case]) -> None:
     asked = request_of(cases[2])
     assert (asked.l2_state, asked.rested) == ("warm", False)

@@ -61,11 +61,6 @@ class Case:
         return re.split(r"-(?=[bhs]?\d)", self.case_id, maxsplit=1)[0]
 
     @property
-    def gaps(self) -> bool:
-        """Whether the chip rests between runs: a flush lies between them. Warm loops run back to back."""
-        return self.l2_state != "warm"
-
-    @property
     def large(self) -> bool:
         """Whether m, n and k are all large (for kernels other than GEMM: whether there is no m, n, k)."""
         return all(self.sizes.get(name, LARGE) >= LARGE for name in ("m", "n", "k"))

@@ -1,4 +1,4 @@
-"""What is publicly known of the kernel behind a measured family: its tiles, or tile fields that are fixed."""
+"""What is publicly known of the kernel behind a measured family, and of the script that measured it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ TABLE = Path(__file__).parent / "implementations.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Implementation:
-    """Fixed fields of the tile configuration of a family's kernel, its list of tiles, and where that is known from."""
+    """Fixed fields of the tile configuration of a family's kernel, its list of tiles, and where that is known from.
+
+    `l2_state`: how the measuring script leaves L2 between two runs, where that is known better than the cases say.
+    """
 
     pins: Mapping[str, Any] = field(default_factory=dict)
     library: str = ""
+    l2_state: str = ""
     why: str = ""
 
 

@@ -109,20 +109,21 @@ def _parted(kernel: str, machine: Machine, values: Mapping[str, Any]) -> tuple[d
 
 def request_of(case: Case) -> Request:
     """Return the question that a measured case asks: sizes, L2 state, clock, launch, the tile where it is known."""
-    found = find_kernel(case.kernel)
+    found, known = find_kernel(case.kernel), implementation(case.family)
+    l2_state = known.l2_state or case.l2_state
     names = {parameter.name for parameter in found.parameters}
     given: dict[str, Any] = {**case.sizes, "dtype": case.dtype, "causal": int(case.causal), "direction": case.direction}
     asked = request(
         case.kernel,
         case.gpu,
         clock_mhz=case.clock_mhz,
-        l2_state=case.l2_state,
-        texts={**{n: v for n, v in given.items() if n in names}, **implementation(case.family).pins},
+        l2_state=l2_state,
+        texts={**{n: v for n, v in given.items() if n in names}, **known.pins},
     )
     return dataclasses.replace(
         asked,
-        library=implementation(case.family).library,
-        rested=case.gaps,
+        library=known.library,
+        rested=l2_state != "warm",
         includes_launch=case.includes_launch,
         clock_source="stated by the case" if case.clock_mhz else "",
     )

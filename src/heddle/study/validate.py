@@ -39,12 +39,13 @@ class Validation:
     not_modelled: list[NotModelled]
 
     def groups(self) -> list[tuple[str, str, Summary]]:
-        """Return (gpu, group, summary): every family, then large and other sizes, then all, GPU by GPU."""
+        """Return (gpu, group, summary): every family, then large and other sizes of GEMM, then all, GPU by GPU."""
         rows: list[tuple[str, str, Summary]] = []
         for gpu, of_gpu in grouped(self.outcomes, lambda o: o.case.gpu).items():
             parts = grouped(of_gpu, lambda o: o.case.family)
             rows += [(gpu, family, summarize(group)) for family, group in parts.items()]
-            sizes = grouped(of_gpu, lambda o: "M, N, K >= 1024" if o.case.large else "rest")
+            products = [outcome for outcome in of_gpu if "m" in outcome.case.sizes]
+            sizes = grouped(products, lambda o: "M, N, K >= 1024" if o.case.large else "rest")
             rows += [(gpu, size, summarize(group)) for size, group in sorted(sizes.items())]
             rows.append((gpu, "all", summarize(of_gpu)))
         return rows
