@@ -13,7 +13,7 @@ from heddle.kernels.attention.sm100_fa4_config import ROWS, check_fa4, fa4_confi
 from heddle.kernels.attention.sm100_fa4_memory import GROUP_WARPS, Memory, Tile
 from heddle.kernels.attention.sm100_fa4_softmax import FIRST_PART, Softmax
 from heddle.kernels.attention.softmax import LEAST_SUM
-from heddle.lang import Builder, Index, RegisterHandle, kernel
+from heddle.lang import Builder, Index, Item, RegisterHandle, kernel
 
 REGISTERS = {64: (200, 64, 48), 128: (192, 80, 48)}
 """What setmaxnreg gives softmax, correction and the other warps, by head size."""
@@ -183,18 +183,27 @@ class Correction:
             first.stats_full.wait(memory.stats)
             first.stats_empty.arrive(memory.stats)
             second.stats_full.wait(memory.stats)
-            memory.stats.advance()
-            policies = {"masked": self.late, "rescaled": (True, True), "plain": (False, False)}
-            for name, rescales in policies.items():
-                if has[name]:
-                    with k.when(getattr(item, name)):
-                        for _ in k.range(getattr(item, name), name=name):
-                            self.step(rescales)
-            second.stats_empty.arrive(memory.stats)
+            if has["more"]:
+                memory.stats.advance()
+                self.steps(item, has)
+                second.stats_empty.arrive(memory.stats)
+            else:
+                second.stats_empty.arrive(memory.stats)
+                memory.stats.advance()
             for tile in memory.tiles:
                 self.finish(tile)
             memory.stats.advance()
             memory.item.advance()
+
+    def steps(self, item: Item, has: dict[str, bool]) -> None:
+        """All blocks but the first; those with masks rescale tiles that had no key before."""
+        k = self.k
+        policies = {"masked": self.late, "rescaled": (True, True), "plain": (False, False)}
+        for name, rescales in policies.items():
+            if has[name]:
+                with k.when(getattr(item, name)):
+                    for _ in k.range(getattr(item, name), name=name):
+                        self.step(rescales)
 
     def step(self, rescales: tuple[bool, bool]) -> None:
         """Read the row factors of a block and rescale where the policy says so; else they only pass the check."""
