@@ -22,7 +22,7 @@ def stuck_report(resident: list[Warp], cycle: int) -> str:
     if any(warp.cta.thread is not None for warp in resident):
         lines = [f"deadlock: nothing issues after cycle {cycle}: {len(resident)} wefts wait"]
         lines += [f"  {_place(warp)} {_what(warp)}" for warp in resident[:SHOWN]]
-        return "\n".join([*lines, *_cycle_of_wefts(resident)])
+        return "\n".join([*lines, *_cycle_of_wefts(resident), *_cycle_of_queues(resident)])
     return f"deadlock: nothing issues after cycle {cycle}; waiting: {', '.join(map(_plain, resident[:SHOWN]))}"
 
 
@@ -118,6 +118,18 @@ def _gives_back(warp: Warp, pc: int, register: Physical) -> bool:
     bind = instructions[pc - 1].bind if pc else None
     slots = bind.consume if bind is not None else ()
     return any(register in registers(warp, instruction.src[slot]) for slot in slots)
+
+
+def _cycle_of_queues(resident: list[Warp]) -> list[str]:
+    """Return a line for each SM whose matrix queues have groups in different orders; none if there are no such."""
+    lines = []
+    for sm in dict.fromkeys(warp.cta.sm for warp in resident):
+        heads = sm.weft_matrix.queues.waiting()
+        complete = [head for head in heads if head.group is not None and head.group.complete]
+        if len({id(head.group) for head in complete}) > 1:
+            firsts = ", ".join(f"subpartition {head.place} has weft {head.warp.index} first" for head in complete)
+            lines.append(f"  cycle of waits in the matrix queues: {firsts}")
+    return lines
 
 
 def _cycle_of_wefts(resident: list[Warp]) -> list[str]:
