@@ -53,6 +53,9 @@ def run(params: dict[str, Any], **changes: Any) -> CheckReport:
         {"heads_q": 8, "heads_kv": 1, "seqlen_q": 90},
         {"heads_q": 3, "heads_kv": 1, "seqlen_q": 130, "causal": 1},
         {"seqlen_q": 1, "seqlen_kv": 1},
+        {"head_dim": 256, "seqlen_q": 200},
+        {"head_dim": 256, "seqlen_q": 333, "causal": 1, "heads_q": 4, "heads_kv": 2},
+        {"head_dim": 256, "seqlen_q": 50},
     ],
     ids=str,
 )
@@ -109,9 +112,9 @@ def test_a_tile_without_a_visible_key_in_the_first_block_is_rescaled() -> None:
 @pytest.mark.parametrize(
     ("params", "changes", "match"),
     [
-        ({"head_dim": 256}, {"stages": 2}, "head_dim 64 or 128, got 256"),
+        ({"head_dim": 256}, {"tile_m": 64, "tile_n": 32, "stages": 1}, "works on 1 tile of 128 rows"),
         ({"dtype": "fp8_e4m3"}, {}, "takes fp16, bf16"),
-        ({}, {"tile_m": 128}, "two tiles of 128 rows"),
+        ({}, {"tile_m": 128}, "works on 2 tiles of 128 rows"),
         ({}, {"stages": 1}, "2 stages or more"),
         ({}, {"exp_share": 3}, "in pairs"),
         ({}, {"exp_share": 18}, "from 0 to exp_period"),

@@ -1,4 +1,4 @@
-"""Tiles, order, registers and shared memory of FlashAttention 4 on B200, and its work items."""
+"""Tiles, order and shared memory of FlashAttention 4 on B200, and its work items."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from heddle.machine.spec import Machine
 
 ROWS = 128
 """Rows of a query tile and keys of a block: m of tcgen05.mma, and the lanes of tensor memory."""
-HEAD_DIMS = (64, 128)
-"""Above 128, two tiles of scores and two of outputs do not fit the 512 columns of tensor memory."""
+PAIR_HEAD_DIM = 128
+"""Up to this head size a CTA has two tiles; above it the scores and outputs of two do not fit tensor memory."""
+WIDE_KEYS = 64
+"""Keys of a block of the kernel for one tile: shared memory holds three such blocks beside Q and O."""
 FRAGMENT = 32
 """Columns of scores that are exponentiated, converted and stored together."""
 POOL_BYTES = 224 << 10
@@ -24,14 +26,19 @@ SECTION_BYTES = 50 << 20
 
 
 def fa4_config(problem: AttentionProblem, machine: Machine) -> AttentionConfig:
-    """Return the configuration that the open kernel takes: two tiles a CTA; K and V take turns in one ring."""
-    block_bytes = ROWS * problem.head_dim * problem.element_bytes
+    """Return the configuration that the open kernel takes: two tiles a CTA; K and V take turns in one ring.
+
+    For large heads it is ours: one tile, whose next scores are computed while the last ones are in softmax.
+    """
+    tiles = 2 if problem.head_dim <= PAIR_HEAD_DIM else 1
+    keys = ROWS if tiles == 2 else WIDE_KEYS
+    row_bytes = problem.head_dim * problem.element_bytes
     return AttentionConfig(
         schedule="fa4",
-        tile_m=2 * ROWS,
-        tile_n=ROWS,
-        stages=POOL_BYTES // block_bytes - 4,  # Q and O of both tiles take four
-        groups=2,
+        tile_m=tiles * ROWS,
+        tile_n=keys,
+        stages=(POOL_BYTES - 2 * tiles * ROWS * row_bytes) // (keys * row_bytes),
+        groups=tiles,
         order="launch" if problem.causal else "static",
         packed=problem.group > 1 and ROWS % problem.group == 0,
     )
@@ -40,23 +47,19 @@ def fa4_config(problem: AttentionProblem, machine: Machine) -> AttentionConfig:
 def shared_bytes(problem: AttentionProblem, config: AttentionConfig) -> int:
     """Return the shared memory of a CTA: Q and O of both tiles, the stages of K and V, barriers."""
     rows = 2 * config.tile_m + config.stages * config.tile_n
-    return rows * problem.head_dim * problem.element_bytes + 2 * ROWS * 4 + BARRIER_BYTES
+    return rows * problem.head_dim * problem.element_bytes + config.tile_m * 4 + BARRIER_BYTES
 
 
 def check_fa4(problem: AttentionProblem, config: AttentionConfig, machine: Machine) -> None:
     """Raise UserError if the kernel cannot run a problem or a configuration."""
-    if problem.head_dim not in HEAD_DIMS:
+    tiles = 2 if problem.head_dim <= PAIR_HEAD_DIM else 1
+    keys = ROWS if tiles == 2 else WIDE_KEYS
+    if (config.tile_m, config.tile_n, config.groups, config.cluster) != (tiles * ROWS, keys, tiles, 1):
         raise UserError(
-            f"FlashAttention 4 takes head_dim {' or '.join(map(str, HEAD_DIMS))}, got {problem.head_dim}: scores and "
-            f"outputs of two tiles of {ROWS} rows would take {2 * ROWS + 2 * problem.head_dim} columns of tensor "
-            f"memory, {machine.name} has {machine.tensor_memory_columns}",
-            hint="the open project runs head size 256 by a kernel of its own, which Heddle does not have",
-        )
-    if (config.tile_m, config.tile_n, config.groups, config.cluster) != (2 * ROWS, ROWS, 2, 1):
-        raise UserError(
-            f"FlashAttention 4 works on two tiles of {ROWS} rows and blocks of {ROWS} keys; got tile_m = "
-            f"{config.tile_m}, tile_n = {config.tile_n}, groups = {config.groups}, cluster = {config.cluster}",
-            hint=f"tile_m={2 * ROWS} and tile_n={ROWS}; stages may be changed",
+            f"at head_dim {problem.head_dim} FlashAttention 4 works on {tiles} tile{'s' * (tiles - 1)} of {ROWS} rows "
+            f"and blocks of {keys} keys; got tile_m = {config.tile_m}, tile_n = {config.tile_n}, groups = "
+            f"{config.groups}, cluster = {config.cluster}",
+            hint=f"tile_m={tiles * ROWS} and tile_n={keys}; stages may be changed",
         )
     if config.stages < 2:
         raise UserError(f"K and V take turns in one ring of 2 stages or more, got {config.stages}")
@@ -73,7 +76,7 @@ def check_fa4(problem: AttentionProblem, config: AttentionConfig, machine: Machi
 
 
 def tiles(problem: AttentionProblem, config: AttentionConfig) -> Iterator[tuple[int, int]]:
-    """Yield (plane of Q, first row) of every pair of tiles, in the order in which they are handed out.
+    """Yield (plane of Q, first row) of what a CTA takes, in the order in which they are handed out.
 
     Static: plane by plane. Launched one by one (causal): sections of heads whose K and V fit in L2, and inside of each
     the longest tiles of all its heads first.
@@ -99,7 +102,7 @@ def _section(problem: AttentionProblem, config: AttentionConfig) -> int:
 def work_items(problem: AttentionProblem, config: AttentionConfig) -> dict[str, list[int]]:
     """Return the work items in order, one list an attribute.
 
-    q_plane, kv_plane, row: the pair of tiles; last: first row of the last block of K and V that it sees; more: blocks
+    q_plane, kv_plane, row: the tiles of a CTA; last: first row of the last block of K and V that it sees; more: blocks
     after that one (only: none), of which `masked` need the causal mask, then `rescaled` and `plain` do not.
     """
     layout = planes(problem, config)
@@ -118,13 +121,13 @@ def work_items(problem: AttentionProblem, config: AttentionConfig) -> dict[str, 
     return items
 
 
-def late_tiles(problem: AttentionProblem, config: AttentionConfig) -> tuple[bool, bool]:
-    """Return for each tile of a pair whether some row of it sees no key of the pair's first block.
+def late_tiles(problem: AttentionProblem, config: AttentionConfig) -> tuple[bool, ...]:
+    """Return for each tile of a CTA whether some row of it sees no key of the CTA's first block.
 
     Such a row gets its first maximum in a later, masked block, where its tile must be rescaled.
     """
     layout = planes(problem, config)
-    return tuple(_is_late(layout, problem, config, tile) for tile in range(2))  # type: ignore[return-value]
+    return tuple(_is_late(layout, problem, config, tile) for tile in range(config.groups))
 
 
 def _is_late(layout: Planes, problem: AttentionProblem, config: AttentionConfig, tile: int) -> bool:

@@ -11,35 +11,35 @@ GROUP_WARPS = 4
 """One warp for each quarter of the 128 lanes of tensor memory."""
 STRIP_BYTES = 128
 """A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
-SCORE_COLUMNS = ROWS
-"""32-bit columns of a tile of scores; P, of 16-bit elements, takes their second half."""
 
 
 class Tile:
-    """One of the two query tiles of a CTA: its Q, scores, P, output, row factors, and who waits for what.
+    """A query tile of a CTA: its Q, scores (in `slots` places), P, output, row factors, and who waits for what.
 
     `scores_full`: S is there, and with it everything that the matrix warp issued before. `weights_full`: three quarters
-    of P are written and O is rescaled. `weights_last`: the rest of P. `stats_full`: a row factor (or sum) is in shared
-    memory; `stats_empty`: it was read. `output_full`: O is complete; `staged`: it is in shared memory; `sent`: it has
-    left it.
+    of P are written and O is rescaled. `weights_last`: the rest of P. `values_done` (of a single tile): the values of a
+    block are added. `stats_full`: a row factor (or sum) is in shared memory; `stats_empty`: it was read. `output_full`:
+    O is complete; `staged`: it is in shared memory; `sent`: it has left it.
     """
 
-    def __init__(self, k: Builder, problem: AttentionProblem, index: int) -> None:
+    def __init__(self, k: Builder, problem: AttentionProblem, keys: int, slots: int, index: int) -> None:
         d, dtype = problem.head_dim, problem.dtype
         self.index = index
         self.query = k.shared(f"q{index}", (ROWS, d), dtype)
         self.out = k.shared(f"out{index}", (ROWS, d), problem.output_dtype)
         self.factor = k.shared(f"factor{index}", (ROWS, 1), "fp32", swizzle_bytes=0)
-        self.scores = k.tensor_memory(f"s{index}", (ROWS, ROWS), "fp32")
-        self.weights = k.tensor_memory(
-            f"p{index}", (ROWS, ROWS), dtype, overlays=self.scores, overlay_col=SCORE_COLUMNS // 2
+        self.scores = k.tensor_memory(f"s{index}", (ROWS, keys), "fp32", stages=slots)
+        self.weights = k.tensor_memory(  # of 16-bit elements: the second half of the columns of S
+            f"p{index}", (ROWS, keys), dtype, stages=slots, overlays=self.scores, overlay_col=keys // 2
         )
         self.output = k.tensor_memory(f"o{index}", (ROWS, d), "fp32")
         self.query_full = k.barrier(f"q{index}_full", arrivals=1)
         self.query_empty = k.barrier(f"q{index}_empty", arrivals=1)
-        self.scores_full = k.barrier(f"s{index}_full", arrivals=1)
-        self.weights_full = k.barrier(f"p{index}_full", arrivals=2 * GROUP_WARPS)
-        self.weights_last = k.barrier(f"p{index}_last", arrivals=GROUP_WARPS)
+        self.scores_full = k.barrier(f"s{index}_full", arrivals=1, stages=slots)
+        self.weights_full = k.barrier(f"p{index}_full", arrivals=2 * GROUP_WARPS, stages=slots)
+        self.weights_last = k.barrier(f"p{index}_last", arrivals=GROUP_WARPS, stages=slots)
+        if slots > 1:
+            self.values_done = k.barrier(f"o{index}_done", arrivals=1)
         self.stats_full = k.barrier(f"stats{index}_full", arrivals=GROUP_WARPS)
         self.stats_empty = k.barrier(f"stats{index}_empty", arrivals=GROUP_WARPS)
         self.output_full = k.barrier(f"o{index}_full", arrivals=1)
@@ -48,7 +48,11 @@ class Tile:
 
 
 class Memory:
-    """All memory of a CTA. Rings: `blocks` of K and V in turn; `step`, `stats`, `item` count phases of one stage."""
+    """All memory of a CTA.
+
+    Rings: `blocks` of K and V in turn; `step`: slots of scores, `ahead` the one that is computed next; `stats`, `item`,
+    `values`: phases only.
+    """
 
     def __init__(self, k: Builder, problem: AttentionProblem, config: AttentionConfig) -> None:
         self.k, self.config, self.d = k, config, problem.head_dim
@@ -59,12 +63,15 @@ class Memory:
         self.q_global = k.tensor(f"Q{suffix}", queries, problem.dtype)
         self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
         self.k_global, self.v_global = (k.tensor(name, keys, problem.dtype) for name in ("K", "V"))
-        self.tiles = (Tile(k, problem, 0), Tile(k, problem, 1))
+        slots = 2 if config.groups == 1 else 1  # a single tile's next scores are made beside its softmax
+        self.tiles = tuple(Tile(k, problem, config.tile_n, slots, index) for index in range(config.groups))
         self.block = k.shared("kv", (config.tile_n, self.d), problem.dtype, stages=config.stages)
         self.blocks = k.ring("blocks", config.stages)
         self.full = k.barrier("kv_full", arrivals=1, stages=config.stages)
         self.empty = k.barrier("kv_empty", arrivals=1, stages=config.stages)
-        self.step, self.stats, self.item = (k.ring(name, 1) for name in ("step", "stats", "item_ring"))
+        self.step, self.stats, self.item = k.ring("step", slots), k.ring("stats", 1), k.ring("item_ring", 1)
+        if slots > 1:
+            self.ahead, self.values = k.ring("ahead", slots), k.ring("values", 1)
 
     def load_query(self, tile: Tile, item: Item) -> None:
         """Start the copy of a tile of Q once the last one's scores are all computed."""

@@ -9,8 +9,10 @@ from heddle.kernels.attention.sm100_fa4_memory import GROUP_WARPS, Memory, Tile
 from heddle.kernels.attention.softmax import LOG2_E, LOWEST
 from heddle.lang import Builder, Index, Item, RegisterHandle
 
-FIRST_PART = ROWS // 4 * 3
-"""Columns of P after which the second product may begin."""
+
+def first_part(keys: int) -> int:
+    """Return the columns of P after which the second product may begin: whole fragments, up to three quarters."""
+    return keys * 3 // 4 // FRAGMENT * FRAGMENT
 
 
 class Softmax:
@@ -25,13 +27,13 @@ class Softmax:
         self, k: Builder, problem: AttentionProblem, config: AttentionConfig, memory: Memory, tile: Tile, late: bool
     ) -> None:
         self.k, self.problem, self.config, self.memory, self.tile = k, problem, config, memory, tile
-        self.late = late
+        self.late, self.keys = late, config.tile_n
         self.scale = problem.scale * LOG2_E
 
         def column(name: str) -> RegisterHandle:
             return k.registers(f"{name}{tile.index}", (ROWS, 1), "fp32", warps=(GROUP_WARPS, 1))
 
-        self.scores = k.registers(f"scores{tile.index}", (ROWS, ROWS), "fp32", warps=(GROUP_WARPS, 1))
+        self.scores = k.registers(f"scores{tile.index}", (ROWS, self.keys), "fp32", warps=(GROUP_WARPS, 1))
         self.parts = [
             k.registers(f"weights{tile.index}_{i}", (ROWS, FRAGMENT), problem.dtype, warps=(GROUP_WARPS, 1))
             for i in range(2)
@@ -61,7 +63,7 @@ class Softmax:
         """One block: maximum, exponentials, P; the sum comes last, when P is on its way."""
         k, memory, tile = self.k, self.memory, self.tile
         tile.scores_full.wait(memory.step)
-        k.load(self.scores, tile.scores[:])
+        k.load(self.scores, tile.scores[memory.step])
         if col is not None:
             self.mask(item, col)
         if first:
@@ -71,7 +73,7 @@ class Softmax:
             k.store(tile.factor[:], self.change)
         self.give_stats()
         k.elementwise("scaled_sub", self.scores, self.scores, self.scaled, scalars=(self.scale,))
-        for part in range(ROWS // FRAGMENT):
+        for part in range(self.keys // FRAGMENT):
             self.exponentials(part, polynomials=col is None)
         tile.weights_last.arrive(memory.step)
         tile.stats_empty.wait(memory.stats, flip=True)
@@ -122,20 +124,20 @@ class Softmax:
         self.memory.stats.advance()
 
     def exponentials(self, part: int, polynomials: bool) -> None:
-        """Exponentiate 32 columns, convert them to P and store them; three quarters of P let the product begin.
+        """Exponentiate 32 columns, convert them to P and store them; the first part of P lets the product begin.
 
         The first and last quarter of a row use the special function unit only: their latency is not hidden.
         """
         k, config = self.k, self.config
         columns = self.scores.columns(part * FRAGMENT, FRAGMENT)
-        if polynomials and config.exp_share and 0 < part < ROWS // FRAGMENT - 1:
+        if polynomials and config.exp_share and 0 < part < self.keys // FRAGMENT - 1:
             k.elementwise("exp2_mixed", columns, columns, scalars=(config.exp_period, config.exp_share))
         else:
             k.elementwise("exp2", columns, columns)
         weights = self.parts[part % 2]
         k.elementwise("cast", weights, columns)
         end = (part + 1) * FRAGMENT
-        target = self.tile.weights[:].columns(part * FRAGMENT, FRAGMENT)
-        k.store(target, weights, wait=end in (FIRST_PART, ROWS))
-        if end == FIRST_PART:
+        target = self.tile.weights[self.memory.step].columns(part * FRAGMENT, FRAGMENT)
+        k.store(target, weights, wait=end in (first_part(self.keys), self.keys))
+        if end == first_part(self.keys):
             self.tile.weights_full.arrive(self.memory.step)
