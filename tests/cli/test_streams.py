@@ -94,4 +94,5 @@ def test_an_interrupted_command_says_so_and_writes_nothing(
     run = heddle(*RUN, "--json", str(tmp_path / "r.json"), "--trace", str(tmp_path / "r.pftrace"))
     assert (run.code, run.out, run.err.strip().count("\n")) == (130, "", 0)
     assert "heddle: interrupted; what was finished is kept" in run.err
+    assert signal.getsignal(number) is not signal.SIG_IGN
     assert list(tmp_path.iterdir()) == []

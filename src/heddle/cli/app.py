@@ -12,6 +12,8 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from types import FrameType
 from typing import Annotated
@@ -56,10 +58,13 @@ def options(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _stop)
+    with _stoppable():
+        return _main(sys.argv[1:] if arguments is None else arguments)
+
+
+def _main(arguments: list[str]) -> int:
     try:
-        code = _run(sys.argv[1:] if arguments is None else arguments)
+        code = _run(arguments)
         sys.stdout.flush()  # while an error can still become a message
         return code
     except BrokenPipeError:
@@ -90,6 +95,19 @@ def _run(arguments: list[str]) -> int:
         raise
     except Exception as problem:
         return _failed(_report_request(problem), 1, problem)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let SIGTERM end a command; the handler from before comes back, since new processes inherit an ignored signal."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
