@@ -206,8 +206,6 @@ def _cold(row: NDArray[np.int64], program: WarpProgram, machine: Machine, pc: in
     row[c.X_WRITE] = -1 if control.write_barrier is None else control.write_barrier
     row[c.X_READ] = -1 if control.read_barrier is None else control.read_barrier
     row[c.X_QUEUE_CAUSE] = _queue_cause(OPCODES[instruction.op].unit)
-    for i, ring in enumerate(program.rings):
-        row[c.X_DEPTH + i] = ring.depth
 
 
 def prepare(program: WarpProgram, machine: Machine) -> NDArray[np.int64]:

@@ -175,8 +175,9 @@ def _fill_machine(state: Array, machine: Machine, program: WarpProgram) -> None:
     state[c.H_CLUSTER_BARRIER] = machine.cluster_barrier_cycles
     state[c.H_NEAR] = max(1, machine.l2_near_latency_cycles)
     state[c.H_RINGS] = _barrier_rings(program)
+    state[c.H_DEPTH : c.H_DEPTH + len(program.rings)] = [ring.depth for ring in program.rings]
     state[c.H_SHARE] = machine.tensor_port_share > 0 and _uses(program, Unit.WGMMA)
-    for reads in range(c.H_WORDS - c.H_READS):
+    for reads in range(c.MOST_READS):
         state[c.H_READS + reads] = round(ticks * (reads / (1.0 - machine.tensor_port_share)))
 
 

@@ -11,6 +11,7 @@ from heddle.sim.core.layout import (
     C_WORDS,
     EV_ARRIVE,
     H_CLUSTER_SIZE,
+    H_DEPTH,
     H_SEMAPHORES,
     H_SLOTS,
     INF,
@@ -29,7 +30,6 @@ from heddle.sim.core.layout import (
     X_BARRIER_OFFSET,
     X_BARRIER_RING,
     X_BYTES,
-    X_DEPTH,
     X_FLIP,
     X_ID,
 )
@@ -45,8 +45,8 @@ def mbarrier_of(M: State, P: Program, warp: int, cold: int, cta: int) -> int:
     ring = P[cold + X_BARRIER_RING]
     if ring >= 0:
         index += M[warp + W_STAGE + ring]
-        if index >= P[cold + X_DEPTH + ring]:
-            index -= P[cold + X_DEPTH + ring]  # the offset is below the depth
+        if index >= M[H_DEPTH + ring]:
+            index -= M[H_DEPTH + ring]  # the offset is below the depth
     return int(M[cta + C_MBARRIERS] + (P[cold + X_BARRIER] + index) * B_WORDS)
 
 

@@ -18,6 +18,7 @@ from heddle.sim.core.layout import (
     GROUPS,
     H_ARRIVE,
     H_CLUSTER_BARRIER,
+    H_DEPTH,
     H_FETCH,
     H_ISSUED,
     H_LOG,
@@ -69,7 +70,6 @@ from heddle.sim.core.layout import (
     W_TCGEN05_DONE,
     X_ADVANCE,
     X_CAUSE,
-    X_DEPTH,
     X_EXTRA,
     X_ID,
     X_LATENCY,
@@ -129,7 +129,7 @@ def advance_rings(M: State, P: Program, warp: int, cold: int) -> None:
         ring = ctz(mask)
         mask &= mask - 1
         stage = M[warp + W_STAGE + ring] + 1
-        if stage == P[cold + X_DEPTH + ring]:
+        if stage == M[H_DEPTH + ring]:
             stage = 0
             M[warp + W_PARITY + ring] ^= 1
         M[warp + W_STAGE + ring] = stage
