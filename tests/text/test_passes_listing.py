@@ -16,6 +16,7 @@ from heddle.ir.warp_text import parse_program, print_program
 from heddle.machine import machine
 from heddle.passes import compile_program, run_passes
 from heddle.passes.listing import listing
+from schedule_programs import softmax
 
 GOLDEN = Path(__file__).parent / "golden"
 PROGRAMS = {"a100": tiny.ampere, "h100": tiny.hopper, "b200": tiny.blackwell}
@@ -25,6 +26,19 @@ PROGRAMS = {"a100": tiny.ampere, "h100": tiny.hopper, "b200": tiny.blackwell}
 def test_listing_is_the_golden_one(gpu: str) -> None:
     text = listing(compile_program(PROGRAMS[gpu](), machine(gpu))) + "\n"
     path = GOLDEN / f"passes_{gpu}.txt"
+    if os.environ.get("HEDDLE_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_softmax_around_scheduling_is_the_golden_one(when: str) -> None:
+    """Before: one operation after the other. After: maxima of both rows side by side, sums between exponentials."""
+    shown: list[str] = []
+    name = {"before": "select_instructions", "after": "schedule"}[when]
+    run_passes(softmax(16), machine("h100"), print_after=[name], show=shown.append)
+    text = shown[0] + "\n"
+    path = GOLDEN / f"softmax_{when}_schedule.txt"
     if os.environ.get("HEDDLE_UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")

@@ -99,19 +99,17 @@ def _interference(code: tuple[Draft, ...], live: Liveness) -> dict[int, int]:
         by_file[value.file] |= 1 << position[value.id]
     conflicts: dict[int, int] = defaultdict(int)
 
-    def together(mask: int, written: list[Value]) -> None:
-        alive = 0
-        for other in live.live_values(mask):
-            alive |= 1 << position[other.id]
+    def together(alive: int, written: list[Value]) -> None:
         for value in written:
             alive |= 1 << position[value.id]
         for value in written:
             conflicts[value.id] |= alive & by_file[value.file] & ~(1 << position[value.id])
 
-    together(live.at_entry, live.live_values(live.at_entry))
-    for draft, after in zip(code, live.after, strict=True):
+    entering = live.live_values(live.at_entry)
+    together(sum(1 << position[value.id] for value in entering), entering)
+    for draft, alive in zip(code, live.each_after(), strict=True):
         if draft.dst:
-            together(after, [operand.value for operand in draft.dst])
+            together(alive, [operand.value for operand in draft.dst])
     for value in live.values:  # make it symmetric
         mask, own = conflicts[value.id], 1 << position[value.id]
         while mask:

@@ -5,17 +5,19 @@ Sets are integers with one bit for each register of each value, so that a part o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from heddle.passes.draft import Draft, Operand, Value
+from heddle.passes.draft import Draft, File, Operand, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
-    """`after[i]`: registers live after instruction i; `masks`: bits of each value by id; `files`: bits of each file."""
+    """`after[i]`, `before[i]`: registers live on that side of instruction i; `masks`: bits of each value by id;
+    `files`: bits of each file."""
 
     after: tuple[int, ...]
+    before: tuple[int, ...]
     at_entry: int
     values: tuple[Value, ...]
     masks: Mapping[int, int]
@@ -24,6 +26,37 @@ class Liveness:
     def live_values(self, mask: int) -> list[Value]:
         """The values that have a register in a set."""
         return [value for value in self.values if mask & self.masks[value.id]]
+
+    def each_after(self) -> Iterator[int]:
+        """After each instruction: the values that have a live register (bit i: i-th value)."""
+        owner = [index for index, value in enumerate(self.values) for _ in range(value.count)]
+        counts = [0] * len(self.values)
+        alive = before = 0
+        for mask in self.after:
+            changed = mask ^ before
+            while changed:
+                low = changed & -changed
+                index = owner[low.bit_length() - 1]
+                counts[index] += 1 if mask & low else -1
+                alive = alive | 1 << index if counts[index] else alive & ~(1 << index)
+                changed ^= low
+            before = mask
+            yield alive
+
+    def peaks(self) -> dict[File, int]:
+        """Most registers that values which are live together take up in each file, counted by whole values."""
+        result: dict[File, int] = {"vector": 0, "uniform": 0, "predicate": 0}
+        used, before = dict(result), 0
+        for alive in self.each_after():
+            changed = alive ^ before
+            while changed:
+                low = changed & -changed
+                value = self.values[low.bit_length() - 1]
+                used[value.file] += value.count if alive & low else -value.count
+                changed ^= low
+            before = alive
+            result = {file: max(most, used[file]) for file, most in result.items()}
+        return result
 
     def pressure(self, mask: int, file: str = "vector") -> int:
         """Registers of a file in a set."""
@@ -57,7 +90,9 @@ def liveness(code: Sequence[Draft]) -> Liveness:
     files: dict[str, int] = {}
     for value in values:
         files[value.file] = files.get(value.file, 0) | masks[value.id]
-    return Liveness(after=tuple(after), at_entry=before[0], values=values, masks=masks, files=files)
+    return Liveness(
+        after=tuple(after), before=tuple(before[:-1]), at_entry=before[0], values=values, masks=masks, files=files
+    )
 
 
 def _values(code: Sequence[Draft]) -> tuple[Value, ...]:

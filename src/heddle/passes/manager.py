@@ -16,7 +16,7 @@ from heddle.passes.layout_to_warps import LayoutToWarps
 from heddle.passes.listing import listing
 from heddle.passes.pipeline_fragments import PipelineFragments
 from heddle.passes.reuse import MarkReuse
-from heddle.passes.schedule_arithmetic import ScheduleArithmetic
+from heddle.passes.schedule import Schedule
 from heddle.passes.select import SelectInstructions
 from heddle.passes.set_control import SetControl
 from heddle.passes.verify_allocation import VerifyAllocation
@@ -34,7 +34,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("pipeline_fragments", PipelineFragments()),
     ("layout_to_warps", LayoutToWarps()),
     ("select_instructions", SelectInstructions()),
-    ("schedule_arithmetic", ScheduleArithmetic()),
+    ("schedule", Schedule()),
     ("allocate_registers", AllocateRegisters()),
     ("verify_allocation", VerifyAllocation()),
     ("reuse", MarkReuse()),

@@ -85,8 +85,10 @@ def _steps(writer: RoleWriter, op: Elementwise) -> None:
         steps = FP32_STEPS[op.function]
         for number, (opcode, names) in enumerate(steps):
             src = [temporary if name == "t" else sources[int(name)][index] for name in names if _has(name, sources)]
-            last = number == len(steps) - 1
-            target = dst if last else Operand(writer.value("t", file=_file(opcode)))
+            file = _file(opcode)
+            # in place, as a compiler would, where no later step reads what stood in the destination
+            free = file == "vector" and all(name == "t" for _, later in steps[number + 1 :] for name in later)
+            target = dst if free else Operand(writer.value("t", file=file))
             writer.emit(PACKED_OPS.get(opcode, opcode) if packed else opcode, target, src)
             temporary = target
 
