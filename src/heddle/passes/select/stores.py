@@ -117,7 +117,11 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
             bytes=LANES * REGISTER_BYTES * group.count,
         )
         loads.append(len(writer.code) - 1)
-    _band_effects(writer, loads, "copy_async", op.dst, 0, writer.global_access(op.src), "read")
+    memory = writer.global_access(op.src)
+    if layout.kind == "lane":  # what uses columns of a row waits only for the loads of these columns
+        _lane_effects(writer, loads, [group.count for group in groups], op.dst, memory)
+    else:
+        _band_effects(writer, loads, "copy_async", op.dst, 0, memory, "read")
 
 
 def _check_part(writer: RoleWriter, name: str, first_col: int, rows: int, cols: int) -> None:
@@ -132,7 +136,7 @@ def _check_part(writer: RoleWriter, name: str, first_col: int, rows: int, cols: 
 
 def _width(layout: WarpLayout, element_bytes: int) -> int:
     """Registers of one access of a lane: four of its row, or the two neighbouring columns of a fragment."""
-    return VECTOR_REGISTERS if layout.kind == "lane" else max(1, 2 * element_bytes // REGISTER_BYTES)
+    return VECTOR_REGISTERS if layout.kind == "lane" or layout.passing else max(1, 2 * element_bytes // REGISTER_BYTES)
 
 
 def _converted(
@@ -198,6 +202,29 @@ def _conflict_ways(row_bytes: int, lane_rows: bool) -> int:
     words = row_bytes // REGISTER_BYTES
     distinct = len({(row * words) % SHARED_BANKS for row in range(rows)})
     return max(1, min(rows // max(1, distinct), 8))
+
+
+def _lane_effects(writer: RoleWriter, positions: list[int], sizes: list[int], tile: str, memory: Access) -> None:
+    """One effect a load of a row a lane: load i brings `sizes[i]` registers, band after band."""
+    layout = writer.layout(tile)
+    elements = REGISTER_BYTES // dtype_bytes(layout.tile.dtype)
+    register = 0
+    for position, size in zip(positions, sizes, strict=True):
+        band, first = divmod(register, layout.band_registers)
+        place = layout.band(band, writer.tile_object(tile))
+        col, cols = first * elements, size * elements
+        box = replace(
+            memory,
+            row=memory.row + place.row,
+            rows=place.rows,
+            rank_row=place.rank_row,
+            col=memory.col + col,
+            cols=cols,
+        )
+        effect = writer.effect("copy_async", [box], [replace(place, col=col, cols=cols)])
+        draft = writer.code[position]
+        writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))
+        register += size
 
 
 def _band_effects(
