@@ -236,6 +236,22 @@ def test_the_last_step_into_a_channel_hands_the_sum_over() -> None:
     assert all(issue > done for issue, done in zip(issued(chip, 1)[1::2], completes, strict=False))
 
 
+def test_loads_products_and_an_epilogue_pass_data_on() -> None:
+    """H1: a loader holds A in two stages, the product consumes them, its last step is a channel to the epilogue."""
+    stages = [at(16, count=A), at(20, count=A)]
+    load = [row for i in range(4) for row in (bind(hold=True), op("LDS", dst=stages[i % 2], src=(at(1),), bytes=512))]
+    last = dataclasses.replace(wmma(64), src=(stages[1], at(24, count=B), at(32, count=C)))
+    product = [bind(0), wmma(first=True), bind(0, hold=True), last] * 2
+    epilogue = [bind(0), op("STS", src=(at(64, 0, C),), bytes=2048)] * 2
+    empty = [bit("empty", at(16, count=8), True), *(bit("empty", at(64 + 8 * i, count=8), True) for i in (0, 1))]
+    chip = run({0: product, 1: epilogue, 4: load}, empty)
+    assert chip.warnings == []
+    completes = [begin for _, begin, _ in spans(chip, EventKind.COMPLETE)][1::2]
+    assert all(store > done for store, done in zip(issued(chip, 1)[1::2], completes, strict=False))
+    read = [end for _, _, end in tensor(chip)]
+    assert issued(chip, 4)[5] >= read[0]  # the third load reuses the first stage
+
+
 # --- other machines
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fiber_builder import fiber_machine, run_fiber, trace
-from fiber_networks import accumulator_two_tokens, alternating_in_place, compiled, ended, follow, tokens
+from engine_builder import op
+from fiber_builder import at, bind, bit, fiber_machine, fiber_program, run_fiber, trace
+from fiber_networks import Compiled, accumulator_two_tokens, alternating_in_place, compiled, ended, follow, tokens
 from heddle.errors import UserError
 from heddle.ir.warp_text import parse_program, print_program
 from protocol_model import LITERAL, Network, Rules, search
@@ -18,6 +19,7 @@ from protocol_patterns import (
     group,
     literal,
     one_to_one,
+    scoped,
     several_producers,
     several_reads,
     two_phases,
@@ -133,3 +135,25 @@ def test_pairing_one_side_alone_still_deadlocks(monkeypatch: pytest.MonkeyPatch,
     case = compiled(literal(3, **{side: True}), pauses={0: LONG, 1: LONG})
     with pytest.raises(UserError, match="deadlock: nothing issues after cycle"):
         run_fiber(case.program)
+
+
+def scoped_channel(data: int) -> Compiled:
+    """B1: four consumers of one register; the model sees their scoped bits as a register for each of them."""
+    network, wefts = scoped(data, 4), [0, 4, 1, 2, 3]
+    readers = (0, 1, 2, 3)
+    code = {0: [bind(hold=True, readers=readers), op("MOV", dst=at(16))] * data}
+    code |= {weft: [bind(0, scoped=True), op("FADD", dst=at(1), src=(at(16, 0),))] * data for weft in wefts[1:]}
+    p = fiber_program(code, prologue=[bit("empty", at(16), True)])
+    steps = {}
+    for number, weft in enumerate(wefts):
+        first = 2 if weft == 0 else p.roles[weft].entry
+        steps |= {first + 2 * i + 1: (number, i) for i in range(data)}
+    return Compiled(network, wefts, p, steps)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+@pytest.mark.parametrize("scheduler", ["gty", "lrr"])
+def test_scoped_consumers_are_a_path_of_the_model_to_its_end(delay: int, scheduler: str) -> None:
+    case = scoped_channel(4)
+    chip = run_fiber(case.program, fiber_machine(busy_bit_broadcast_cycles=delay), scheduler)
+    assert ended(case.network, follow(case, trace(chip), Rules()))

@@ -1,0 +1,111 @@
+"""Random FIBER programs and cuda-native ones are well formed, and the reference engine runs them to their end."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from random_fiber import cuda_native, random_fiber_case
+from random_programs import random_case
+
+from heddle.errors import UserError
+from heddle.ir.warp import Instruction, WarpProgram
+from heddle.ir.warp_text import parse_program, print_program
+from heddle.ir.warp_verify import verify
+from heddle.machine import Machine
+from heddle.sim.reference import simulate_reference
+from heddle.sim.result import Stall
+
+SAMPLE = range(25)
+ALL = range(25, 500)
+
+
+def check(seed: int) -> None:
+    """Run one case; no program may get stuck or leave a datum behind."""
+    program, machine, options = random_fiber_case(seed)
+    verify(program, machine)
+    result = simulate_reference(program, machine, **options)
+    assert result.warnings == []
+    assert (result.stalls.sum(axis=0) == result.stalls_pc.sum(axis=0)).all()
+
+
+@pytest.mark.parametrize("seed", SAMPLE)
+def test_random_fiber_programs_end(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ALL)
+def test_many_random_fiber_programs_end(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_random_fiber_programs_survive_their_text(seed: int) -> None:
+    program, _, _ = random_fiber_case(seed)
+    assert parse_program(print_program(program)) == program
+
+
+def test_the_programs_use_what_fiber_adds() -> None:
+    """Every reason of FIBER, remote reads, shared reads, denials, groups and tensor memory occur in the sample."""
+    seen: dict[str, int] = {}
+    for seed in SAMPLE:
+        program, machine, options = random_fiber_case(seed)
+        result = simulate_reference(program, machine, **options)
+        assert result.fiber is not None
+        for reason in (Stall.POOL_EMPTY, Stall.POOL_FULL, Stall.READ_PORT, Stall.FIBER_SYNC, Stall.GMMA):
+            seen[reason.name] = seen.get(reason.name, 0) + int(result.stalls[:, reason].sum())
+        for name, count in dataclasses.asdict(result.fiber).items():
+            seen[name] = seen.get(name, 0) + count
+        for name in ("WMMA.TM", "WMMA"):
+            seen[name] = seen.get(name, 0) + sum(i.op == name for i in program.instructions)
+        seen["group"] = seen.get("group", 0) + sum(i.group for i in program.instructions)
+        seen["base"] = seen.get("base", 0) + sum(role.base > 0 for role in program.roles)
+    assert all(seen.values()), seen
+
+
+def outcome(program: WarpProgram, machine: Machine, options: dict[str, str]) -> tuple[object, ...]:
+    """Return the stalls and warnings of a run, or that it got stuck."""
+    try:
+        result = simulate_reference(program, machine, **options)
+    except UserError as error:
+        return (str(error).split(":")[0],)
+    return result.cycles, result.stalls.tolist(), result.warnings
+
+
+def with_bind(seeds: range) -> list[int]:
+    """Return the cases that consume something."""
+    return [seed for seed in seeds if any(map(consumes, random_fiber_case(seed)[0].instructions))]
+
+
+def consumes(instruction: Instruction) -> bool:
+    """Tell whether an instruction binds a consumption."""
+    return instruction.bind is not None and bool(instruction.bind.consume)
+
+
+@pytest.mark.parametrize("seed", with_bind(range(8)))
+def test_a_consumption_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """The bits matter: without its first consumption a program hangs, leaves a datum or issues at other cycles."""
+    monkeypatch.setattr("heddle.sim.reference.chip.QUIET_LIMIT_CYCLES", 3000)
+    program, machine, options = random_fiber_case(seed)
+    pc = next(pc for pc, i in enumerate(program.instructions) if consumes(i))
+    nop = dataclasses.replace(program.instructions[pc], op="NOP", bind=None)
+    changed = (*program.instructions[:pc], nop, *program.instructions[pc + 1 :])
+    without = dataclasses.replace(program, instructions=changed)
+    assert outcome(program, machine, options) != outcome(without, machine, options)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_simt_programs_run_in_mode_cuda_native(seed: int) -> None:
+    """The same instructions issue, and one SETFIBER for each warp and CTA."""
+    program, machine, options = random_case(seed)
+    machine = dataclasses.replace(machine, dynamic_parallelism=True, set_fiber_num_cycles=8)
+    ops = dict(machine.ops) | {"SETFIBER": machine.ops["NOP"]}
+    machine = dataclasses.replace(machine, ops=ops)
+    native = simulate_reference(cuda_native(program), machine, **options)
+    baseline = simulate_reference(program, machine, **options)
+    meetings = int(
+        native.stalls_pc[[i.op == "SETFIBER" for i in cuda_native(program).instructions], Stall.SELECTED].sum()
+    )
+    assert meetings >= program.warps_per_cta - sum(role.warps for role in program.roles if role.leader_only)
+    assert native.warp_instructions == baseline.warp_instructions + meetings
