@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heddle.sim.reference.cta import Cluster
+from heddle.sim.reference.events import Action
 
 if TYPE_CHECKING:
     from heddle.sim.reference.chip import Chip
@@ -31,7 +32,7 @@ class Launcher:
         if cluster.rest_at is None:
             self.draining.append(cluster)
         elif self._schedule == "launch" or self._chip.has_bits:
-            self._chip.events.at(cluster.rest_at, lambda now: self._end(cluster, now))
+            self._chip.events.at(cluster.rest_at, self._ending(cluster))
 
     def end_of_cycle(self, cycle: int) -> None:
         """Let wefts meet, and ended clusters go whose last operation has started."""
@@ -41,7 +42,10 @@ class Launcher:
         for cluster in list(self.draining):
             if cluster.rest_at is not None:
                 self.draining.remove(cluster)
-                self._chip.events.at(max(cluster.rest_at, cycle + 1), lambda now, c=cluster: self._end(c, now))
+                self._chip.events.at(max(cluster.rest_at, cycle + 1), self._ending(cluster))
+
+    def _ending(self, cluster: Cluster) -> Action:
+        return lambda now: self._end(cluster, now)
 
     def _end(self, cluster: Cluster, now: int) -> None:
         """End a cluster: report data that nobody consumed, and let the next cluster follow under schedule launch."""

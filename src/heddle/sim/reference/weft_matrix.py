@@ -143,8 +143,9 @@ class WeftMma(UnitModel):
     def _shared_bytes(self, instruction: Instruction, members: int) -> int:
         """Return the bytes of operands in shared memory: A of each member, B once."""
         m, n, k = instruction.shape or (0, 0, 0)
-        a, b = instruction.form
-        return ((members * m * k if a == "s" else 0) + (n * k if b == "s" else 0)) * element_bytes(instruction.dtype)
+        a = members * m * k if instruction.form[0] == "s" else 0
+        b = n * k if instruction.form[1] == "s" else 0
+        return (a + b) * element_bytes(instruction.dtype)
 
     def _finish(self, entry: Entry, start: int, length: int) -> None:
         read = start + length
