@@ -180,7 +180,8 @@ def bulk_step(
 
 def bulk_latency(condition: Condition, bytes: int, memory: Literal["l2", "dram"]) -> float:
     """Cycles of one bulk copy and the wait for it, one warp on the chip, near partition if small."""
-    return bulk_step(condition, bytes, 1, memory, sms=1, step=2, arithmetic=False)
+    step = max(2, 2 * condition.machine.dram_interleave_bytes // bytes)  # the next but one unit
+    return bulk_step(condition, bytes, 1, memory, sms=1, step=step, arithmetic=False)
 
 
 def bulk_bandwidth(condition: Condition, bytes: int, stages: int = 1, memory: Literal["l2", "dram"] = "dram") -> float:
