@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import passes_programs as tiny
 import schedule_programs as small
+from heddle.ir import tile as t
 from heddle.ir.warp import Access, Effect, Instruction
 from heddle.machine import machine
 from heddle.passes import PASSES, run_passes
@@ -176,6 +178,22 @@ def test_the_instruction_with_the_effect_is_the_last_of_its_operation() -> None:
     effects = (Effect(kind="fill", writes=(access("x"),)),)
     block = [draft("MOV", source=7), draft("MOV", source=8), draft("MOV", source=8, effect=0)]
     assert list(effect_order(block, effects)) == [(1, 2)]
+
+
+def test_numbers_are_those_of_the_source_order_where_registers_alone_would_not_keep_it() -> None:
+    """The doubling may issue between the shuffles of the sum, but the sum takes the elements before it."""
+    program = small.arithmetic(
+        16,
+        t.RowReduce(function="sum", dst="a", src="x", where=tiny.at(10)),
+        t.Elementwise(function="add", dst="x", sources=("x", "x"), where=tiny.at(11)),
+        t.Elementwise(function="add", dst="x", sources=("x", "a"), where=tiny.at(12)),
+        columns=("a",),
+    )
+    inputs = small.numbers(16)
+    tensors, hazards, _ = small.result_of(small.compiled(program, enabled=True), inputs)
+    x = inputs["X"]
+    assert np.allclose(tensors["Y"], 2 * x + x.sum(axis=1, keepdims=True), atol=1e-5)
+    assert hazards == 0
 
 
 # registers
