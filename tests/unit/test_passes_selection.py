@@ -198,8 +198,12 @@ def test_unknown_mbarrier_is_named_with_the_nearest() -> None:
 
 
 def test_program_of_another_architecture_is_refused() -> None:
-    with pytest.raises(UserError, match="written for sm_80, h100 is sm_90"):
-        compile_program(tiny.ampere(), H100)
+    with pytest.raises(UserError, match="written for sm_90, a100 is sm_80"):
+        compile_program(tiny.hopper(), A100)
+
+
+def test_code_for_sm_80_runs_on_sm_90() -> None:
+    assert any(row.op == "HMMA" for row in compile_program(tiny.ampere(), H100).instructions)
 
 
 def test_too_much_shared_memory_is_refused_with_the_sum() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from heddle.errors import unknown_name
 from heddle.kernels._kernel import Kernel
-from heddle.kernels.attention.kernel import ATTENTION
+from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2
 from heddle.kernels.gemm.kernel import Gemm
 
-KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (ATTENTION, Gemm())}
+KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (ATTENTION, ATTENTION_FA2, Gemm())}
 """The kernels that `heddle run` and `heddle.run` know."""
 
 

@@ -4,12 +4,13 @@ A register tile is spread over all warps of one role. Three layouts exist, by ge
 `fragment` (mma.sync): a warp has one block of the tile, cut into 16 x 8 atoms;
 `group` (wgmma): warp w has rows [16 w, 16 w + 16) of each band of 16 x warps rows, so that four warps hold 64 rows;
 `lane` (tcgen05): warp w has rows [32 w, 32 w + 32) of each band, one row a lane, as tensor memory is read.
+Where a `fragment` tile only passes from shared to global memory, a lane has 16 bytes of a row at a time instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from heddle.errors import SourceLocation, UserError, unknown_name
@@ -31,18 +32,23 @@ from heddle.ir.tile import (
     StoreTensorMemory,
     TileProgram,
 )
+from heddle.ir.tile_walk import Place, walk_body
 from heddle.ir.warp import Access
 from heddle.machine.spec import Machine
 from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
 
 LANES = 32
 REGISTER_BYTES = 4
+OLDER = {"sm_90": ("sm_80",)}  # what a machine runs besides code for itself: it has mma.sync and cp.async, too
 ATOM_ROWS, ATOM_COLS = 16, 8  # accumulator atom of mma.sync and wgmma (PTX ISA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpLayout:
-    """How a warp holds a register tile of its role: `bands` of `rows` x `cols`, each `band_registers` a lane."""
+    """How a warp holds a register tile of its role: `bands` of `rows` x `cols`, each `band_registers` a lane.
+
+    `passing`: the tile only goes from shared to global memory, so that lanes may hold it in pieces of 16 bytes.
+    """
 
     tile: RegisterTile
     kind: Literal["fragment", "group", "lane"]
@@ -51,6 +57,7 @@ class WarpLayout:
     cols: int
     bands: int
     band_registers: int
+    passing: bool = False
 
     @property
     def row_step(self) -> int:
@@ -90,7 +97,7 @@ class LayoutToWarps:
 
     def run(self, program: TileProgram, machine: Machine) -> LaidOut:
         """Lay out the program for `machine`. Raises UserError where a tile does not divide."""
-        if program.architecture != machine.architecture:
+        if program.architecture not in (machine.architecture, *OLDER.get(machine.architecture, ())):
             raise UserError(
                 f"kernel {program.name} is written for {program.architecture}, {machine.name} is {machine.architecture}"
             )
@@ -102,6 +109,9 @@ class LayoutToWarps:
                     raise unknown_name("register tile", name, tiles, where)
                 if (role.name, name) not in layouts:
                     layouts[role.name, name] = layout(tiles[name], role, program.architecture, where)
+            for name in _passing(role):
+                found = layouts[role.name, name]
+                layouts[role.name, name] = replace(found, passing=found.kind == "fragment")
         return LaidOut(program=program, layouts=layouts)
 
 
@@ -137,6 +147,15 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
     return WarpLayout(
         tile=tile, kind=kind, warps=role.warps, rows=rows, cols=cols, bands=bands, band_registers=registers
     )
+
+
+def _passing(role: RoleBody) -> set[str]:
+    """Names of the register tiles that are loaded from shared memory, stored to global memory and not used else."""
+    uses: dict[str, set[type[Op]]] = {}
+    for op, _ in walk_body(role.body, Place(role)):
+        for name in _names(op):
+            uses.setdefault(name, set()).add(type(op))
+    return {name for name, kinds in uses.items() if kinds == {LoadShared, StoreGlobal}}
 
 
 def register_tiles(body: tuple[Op, ...]) -> Iterator[tuple[str, SourceLocation | None]]:

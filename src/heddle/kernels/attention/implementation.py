@@ -19,6 +19,7 @@ class Implementation:
 
     `config` gives the open kernel's choice, `check` raises UserError on a configuration that the kernel cannot run,
     `shared_bytes` is what a CTA takes. `ctas_per_sm`: CTAs that are launched on an SM where the kernel is persistent.
+    `architecture`: that of the code where it is older than the machine.
     """
 
     schedule: str
@@ -29,6 +30,11 @@ class Implementation:
     kernel: KernelFunction
     work_items: WorkItems = work_items
     ctas_per_sm: int = 1
+    architecture: str = ""
+
+    def target(self, machine: Machine) -> str:
+        """Return the architecture that the code is written for."""
+        return self.architecture or machine.architecture
 
     def clusters(self, items: int, config: AttentionConfig, machine: Machine) -> int:
         """Return how many clusters run: one an item if launched so, else as many as the SMs hold."""

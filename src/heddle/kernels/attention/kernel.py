@@ -14,12 +14,15 @@ from heddle.kernels.attention.check import check_config, check_problem, check_si
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import TILE, AttentionConfig, AttentionProblem
+from heddle.kernels.attention.sm80_fa2 import FA2
 from heddle.kernels.attention.sm90_fa3 import FA3
 from heddle.kernels.attention.sm100_fa4 import FA4
 from heddle.machine.spec import Machine
 
-CURRENT: Mapping[str, Implementation] = {"sm_90": FA3, "sm_100": FA4}
+CURRENT: Mapping[str, Implementation] = {"sm_80": FA2, "sm_90": FA3, "sm_100": FA4}
 """The kernel of `attention`, by architecture."""
+OLDER: Mapping[str, Implementation] = {"sm_80": FA2, "sm_90": FA2}
+"""The kernel of `attention_fa2`: the code for A100, which H100 runs too."""
 
 PARAMETERS = (
     Parameter("batch", int, 8, "sequences", small=1),
@@ -74,7 +77,7 @@ class Attention(Kernel[AttentionConfig]):
         chosen.check(problem, config, machine)
         items = chosen.work_items(problem, config)
         return chosen.kernel.build(
-            machine.architecture,
+            chosen.target(machine),
             problem,
             config,
             items,
@@ -93,4 +96,5 @@ class Attention(Kernel[AttentionConfig]):
         return self.problem(params).flops
 
 
-ATTENTION = Attention("attention", "softmax(Q K^T / sqrt(d)) V, forward; FlashAttention 3 on sm_90", CURRENT)
+ATTENTION = Attention("attention", "softmax(Q K^T / sqrt(d)) V, forward; FlashAttention of the generation", CURRENT)
+ATTENTION_FA2 = Attention("attention_fa2", "the same by FlashAttention 2, whatever the generation", OLDER)

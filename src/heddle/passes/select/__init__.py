@@ -18,6 +18,7 @@ from heddle.passes.select import (
     elementwise,
     flow,
     sm_80,
+    sm_80_stream,
     sm_90,
     sm_100,
     sm_100_vector,
@@ -58,7 +59,7 @@ BULK: dict[type[t.Op], Handler] = {
     t.ClusterSync: synchronisation.lower_cluster_sync,
 }
 GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
-    "sm_80": {**COMMON, t.Mma: sm_80.lower_mma, FirstFragments: sm_80.lower_first_fragments},
+    "sm_80": {**COMMON, t.Mma: sm_80_stream.lower_mma, FirstFragments: sm_80.lower_first_fragments},
     "sm_90": {
         **COMMON,
         **BULK,

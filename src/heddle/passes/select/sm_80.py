@@ -102,17 +102,59 @@ class FragmentLoad:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Fragments of one k-step: A by 16 rows, B by 16 columns (two HMMA operands each), and the loads that fill them."""
+    """Fragments of one k-step: A by 16 rows, B by 8 columns, and the loads that fill them, B's by 16 columns."""
 
     a: tuple[Operand, ...]
     b: tuple[Operand, ...]
-    loads: tuple[FragmentLoad, ...]
+    a_loads: tuple[FragmentLoad, ...]
+    b_loads: tuple[FragmentLoad, ...]
+
+    @property
+    def loads(self) -> tuple[FragmentLoad, ...]:
+        """All loads, A and B in turn."""
+        return _alternate(self.a_loads, self.b_loads)
 
 
-def lower_mma(writer: RoleWriter, op: Mma) -> None:
-    """For each k-step: load the next step's fragments between this step's HMMAs."""
-    _load_first(writer, op)
-    _products(writer, op, None)
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The HMMAs of one product of a role: a warp's part of `op`, `k` deep a step."""
+
+    writer: RoleWriter
+    op: Mma
+    layout: WarpLayout
+    k: int
+
+    @property
+    def cols(self) -> int:
+        """Blocks of 8 columns."""
+        return self.layout.cols // MMA_COLS
+
+    def rows(self, col: int) -> range:
+        """Blocks of 16 rows in the order for a block of columns: forth and back, so that A is used twice in a row."""
+        count = self.layout.rows // MMA_ROWS
+        return range(count) if col % 2 == 0 else range(count - 1, -1, -1)
+
+    def emit(self, step: Step, index: int, row: int, col: int) -> None:
+        """One HMMA of k-step `index`."""
+        assert isinstance(self.op.acc, str)
+        accumulators = self.writer.tile_values(self.op.acc)
+        self.writer.emit(
+            "HMMA",
+            accumulators[row * self.cols + col],
+            (step.a[row], step.b[col]),
+            accumulates=not self._overwrites(index),
+            shape=(MMA_ROWS, MMA_COLS, self.k),
+            form="rr",
+            dtype=self.writer.shared_tile(self.op.b.tile).dtype,
+        )
+
+    def attach(self, index: int) -> None:
+        """Give the last HMMA of a k-step the effect of the whole step."""
+        effect = _effect(self.writer, self.op, self.layout, index, self.k, self._overwrites(index))
+        self.writer.attach_effect(effect)
+
+    def _overwrites(self, index: int) -> bool:
+        return self.op.accumulate is False and index == 0
 
 
 def lower_first_fragments(writer: RoleWriter, op: FirstFragments) -> None:
@@ -127,32 +169,34 @@ def lower_pipelined_mma(writer: RoleWriter, op: PipelinedMma, lower: Lower) -> N
         for inner in op.between:
             lower(writer, inner)
         writer.begin(op.mma)
-        return _steps(writer, op.mma)[0].loads if op.prefetch else ()
+        return k_steps(writer, op.mma)[0].loads if op.prefetch else ()
 
     _products(writer, op.mma, between)
 
 
 def _load_first(writer: RoleWriter, op: Mma) -> None:
-    for load in _steps(writer, op)[0].loads:
-        _emit_load(writer, load, {})
+    for load in k_steps(writer, op)[0].loads:
+        emit_load(writer, load, {})
 
 
 def _products(writer: RoleWriter, op: Mma, between: Callable[[], tuple[FragmentLoad, ...]] | None) -> None:
-    layout, count, k = _check(writer, op)
-    steps = _steps(writer, op)
+    layout, count, k = check_product(writer, op)
+    steps = k_steps(writer, op)
     for index, step in enumerate(steps):
         following = steps[index + 1].loads if index + 1 < count else between() if between else ()
         _multiply(writer, op, layout, step, following, index, k)
 
 
-def _steps(writer: RoleWriter, op: Mma) -> list[Step]:
-    """All k-steps of a product at the current stage. Two sets of fragment registers alternate, and stay the same."""
-    layout, count, k = _check(writer, op)
+def k_steps(writer: RoleWriter, op: Mma, sets: int = FRAGMENT_SETS) -> list[Step]:
+    """All k-steps of a product at the current stage. `sets` of fragment registers alternate, and stay the same."""
+    layout, count, k = check_product(writer, op)
     bases = _bases(writer, op)
-    return [_step(writer, op, layout, bases, index, count, k) for index in range(count)]
+    sets = sets if count % sets == 0 else count
+    return [_step(writer, op, layout, bases, (index, index % sets), count * k, k) for index in range(count)]
 
 
-def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
+def check_product(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
+    """Return a warp's part of the accumulator, the k-steps and their depth; raises UserError if mma.sync cannot."""
     if not isinstance(op.acc, str):
         raise UserError(
             "mma.sync accumulates in registers; the accumulator is a tensor-memory tile", where=writer.where
@@ -187,31 +231,31 @@ def _bases(writer: RoleWriter, op: Mma) -> dict[str, Operand]:
 
 
 def _step(
-    writer: RoleWriter, op: Mma, layout: WarpLayout, bases: dict[str, Operand], index: int, count: int, k: int
+    writer: RoleWriter, op: Mma, layout: WarpLayout, bases: dict[str, Operand], at: tuple[int, int], depth: int, k: int
 ) -> Step:
+    """A k-step; `at`: which one, and the set of fragment registers that it takes."""
     grid_cols = layout.tile.warp_grid[1]
-    loads: list[FragmentLoad] = []
+    a_loads: list[FragmentLoad] = []
+    b_loads: list[FragmentLoad] = []
     if isinstance(op.a, SharedRef):
         place = replace(writer.shared_access(op.a), rank_row=layout.rows, rank_cols=grid_cols)
-        a = _operand(writer, op, "a", place, bases["a"], layout.rows, (index, count), k, loads)
+        a = _operand(writer, op, "a", place, bases["a"], layout.rows, at, depth, k, a_loads)
     else:
         assert isinstance(op.a, str)
-        a = _register_operand(writer, op.a, layout, index, count)
+        a = _register_operand(writer, op.a, layout, at[0], depth // k)
     place = writer.shared_access(op.b)
     if op.b_transposed:  # ldmatrix.trans: the warps' columns of the product lie along the tile's columns
         place = replace(place, rank_col=layout.cols, rank_cols=grid_cols)
     else:
         place = replace(place, rank_row=layout.cols, rank_cols=grid_cols, rank_swap=True)
-    b = _operand(writer, op, "b", place, bases["b"], layout.cols, (index, count), k, loads)
+    b = _operand(writer, op, "b", place, bases["b"], layout.cols, at, depth, k, b_loads)
     halves = tuple(Operand(o.value, half * (o.count // 2), o.count // 2) for o in b for half in range(2))
-    first_a = [load for load in loads if load.base == bases.get("a")]
-    first_b = [load for load in loads if load.base == bases["b"]]
-    return Step(a, halves[: layout.cols // MMA_COLS], tuple(_alternate(first_a, first_b)))
+    return Step(a, halves[: layout.cols // MMA_COLS], tuple(a_loads), tuple(b_loads))
 
 
-def _alternate(left: list[FragmentLoad], right: list[FragmentLoad]) -> list[FragmentLoad]:
+def _alternate(left: tuple[FragmentLoad, ...], right: tuple[FragmentLoad, ...]) -> tuple[FragmentLoad, ...]:
     both = min(len(left), len(right))
-    pairs = [load for pair in zip(left[:both], right[:both], strict=True) for load in pair]
+    pairs = tuple(load for pair in zip(left[:both], right[:both], strict=True) for load in pair)
     return pairs + left[both:] + right[both:]
 
 
@@ -223,16 +267,17 @@ def _operand(
     base: Operand,
     extent: int,
     at: tuple[int, int],
+    depth: int,
     k: int,
     loads: list[FragmentLoad],
 ) -> tuple[Operand, ...]:
     """LDSM.x4 (or x2 for eight rows left) covering `extent` rows of the warp's operand at one k-step."""
-    index, count = at
-    mirror = _mirror(writer, op, name, extent, count * k)
+    index, chosen = at
+    mirror = _mirror(writer, op, name, extent, depth)
     operands = []
     for row in range(0, extent, MATRIX_ROWS):
         rows = min(MATRIX_ROWS, extent - row)
-        key = (op.acc, name, row, index % FRAGMENT_SETS if count % FRAGMENT_SETS == 0 else index)
+        key = (op.acc, name, row, chosen)
         if key not in writer.fragments:
             writer.fragments[key] = writer.value(f"{name}{row}", 4 * rows // MATRIX_ROWS)
         value = writer.fragments[key]
@@ -271,7 +316,7 @@ def _register_operand(writer: RoleWriter, name: str, layout: WarpLayout, index: 
     return tuple(whole(atoms[row * per_row + index]) for row in range(layout.rows // MMA_ROWS))
 
 
-def _emit_load(writer: RoleWriter, load: FragmentLoad, addresses: dict[int, Operand]) -> None:
+def emit_load(writer: RoleWriter, load: FragmentLoad, addresses: dict[int, Operand]) -> None:
     """One LDSM; the first of a k-step computes the swizzled address, the others differ by an immediate."""
     key = load.base.value.id
     if load.new_step:
@@ -284,30 +329,18 @@ def _multiply(
     writer: RoleWriter, op: Mma, layout: WarpLayout, step: Step, following: tuple[FragmentLoad, ...], index: int, k: int
 ) -> None:
     """All HMMAs of a k-step, B outermost and A in alternating direction, with the next loads spread among them."""
-    assert isinstance(op.acc, str)
-    accumulators = writer.tile_values(op.acc)
-    cols = layout.cols // MMA_COLS
-    order = [(row if col % 2 == 0 else len(step.a) - 1 - row, col) for col in range(cols) for row in range(len(step.a))]
+    product = Product(writer, op, layout, k)
+    order = [(row, col) for col in range(product.cols) for row in product.rows(col)]
     addresses: dict[int, Operand] = {}
-    overwrites = op.accumulate is False and index == 0
-    dtype = writer.shared_tile(op.b.tile).dtype
     loads = list(following)
     gap = max(1, len(order) // (2 * len(loads))) if loads else 0  # early: ldmatrix takes as long as four HMMAs
     for position, (row, col) in enumerate(order):
         if loads and position % gap == 0:
-            _emit_load(writer, loads.pop(0), addresses)
-        writer.emit(
-            "HMMA",
-            accumulators[row * cols + col],
-            (step.a[row], step.b[col]),
-            accumulates=not overwrites,
-            shape=(MMA_ROWS, MMA_COLS, k),
-            form="rr",
-            dtype=dtype,
-        )
-    writer.attach_effect(_effect(writer, op, layout, index, k, overwrites))
+            emit_load(writer, loads.pop(0), addresses)
+        product.emit(step, index, row, col)
+    product.attach(index)
     for load in loads:
-        _emit_load(writer, load, addresses)
+        emit_load(writer, load, addresses)
 
 
 def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, index: int, k: int, overwrites: bool) -> int:
