@@ -15,6 +15,7 @@ from heddle.ir.warp import Instruction, Register, WarpProgram
 from heddle.ir.warp_fiber import OWN, FiberNote
 from heddle.sim.reference.chip import Chip
 from heddle.sim.reference.fiber_thread import Change
+from heddle.sim.reference.registers import Physical
 from protocol_model import (
     LITERAL,
     Depbar,
@@ -31,6 +32,7 @@ from protocol_model import (
 from protocol_patterns import read, write
 
 SUBPARTITIONS = 4
+END = 1 << 40  # a cycle after everything
 FIRST = 16  # number of the first register of the pool
 
 
@@ -42,6 +44,7 @@ class Compiled:
     wefts: Sequence[int]
     program: WarpProgram
     steps: dict[int, tuple[int, int]] = field(default_factory=dict)  # pc -> weft and step of the network
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # register -> subpartition and number
 
 
 class Compiler:
@@ -124,7 +127,8 @@ def compiled(network: Network, wefts: Sequence[int] | None = None, pauses: Mappi
                 steps[len(rows) - 1] = (number, index)
         rows.append(EXIT)
     note = FiberNote(registers=compiler._next, pool_first=FIRST, pool_limit=compiler._next)
-    return Compiled(network, wefts, program(*rows, roles=roles, mode="fiber", fiber=note), steps)
+    p = program(*rows, roles=roles, mode="fiber", fiber=note)
+    return Compiled(network, wefts, p, steps, compiler.places)
 
 
 def follow(case: Compiled, changes: Sequence[Change], rules: Rules) -> State:
@@ -159,6 +163,17 @@ def _labels(case: Compiled, change: Change, rules: Rules) -> list[str]:
         given_back = [source for source in step.sources if source.consume or at_issue]
         return [*([] if at_issue else reads), *(f"w{weft} has consumed {source.register}" for source in given_back)]
     return [f"w{weft} writes {t.register}" for t in step.destinations] if change.kind == "write" else []
+
+
+def bits_agree(case: Compiled, chip: Chip, state: State) -> bool:
+    """Tell whether E in every view, and F, of the registers at the end of a run are those of the model."""
+    (bits,) = chip.bits
+    for name, (place, number) in case.places.items():
+        register = Physical(place, number)
+        views = {bits.empty(register, view, END) for view in range(SUBPARTITIONS)}
+        if views != {(name, 0) in state.empty} or bits.full(register, END) != ((name, 0) in state.full):
+            return False
+    return True
 
 
 def ended(network: Network, state: State) -> bool:

@@ -192,20 +192,16 @@ def test_rule_5_a_bind_is_spent_by_the_next_instruction() -> None:
     assert issued(chip, 0)[:4] == [0, 1, 2, 3]
 
 
-def guarded() -> Chip:
-    """Two wefts of one role; the second is predicated off where it would consume."""
-    code = [bind(0), op("FADD", dst=at(1), src=(at(POOL),), by="role"), op("FADD", dst=at(2), src=(at(POOL),)), EXIT]
-    rows = [op("SETFIBER", fibers=32 * 9), *code, EXIT]
-    roles = [role(0, 1, name="first"), role(5, 3, first=1, name="idle"), role(1, 5, first=4, name="pair")]
-    p = program(*rows, roles=roles, mode="fiber", fiber=FiberNote(registers=32, pool_first=16, pool_limit=32))
-    return run_fiber(dataclasses.replace(p, roles=(*roles[:2], dataclasses.replace(roles[2], entry=1))))
-
-
 def test_rule_6_a_partner_that_is_predicated_off_drops_the_bind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weft 4 (rank 0) consumes its R16 and would read it again: it hangs. Weft 8 (rank 4) consumes nothing."""
+    """Weft 4 (rank 0 of its role) consumes its R16 and would read it again: it hangs. Weft 5 consumes nothing."""
     monkeypatch.setattr("heddle.sim.reference.chip.QUIET_LIMIT_CYCLES", 100)
+    reads = [op("FADD", dst=at(1), src=(at(POOL),)), op("FADD", dst=at(2), src=(at(POOL),))]
+    guarded = op("FADD", dst=at(1), src=(at(POOL),), by="role")
+    rows = [op("SETFIBER", fibers=32 * 6), EXIT, bind(0), guarded, *reads, EXIT]
+    roles = [role(0, 1, name="first"), role(1, 3, first=1, name="idle"), role(2, 2, first=4, name="pair")]
+    p = program(*rows, roles=roles, mode="fiber", fiber=FiberNote(registers=32, pool_first=16, pool_limit=32))
     with pytest.raises(UserError) as error:
-        guarded()
+        run_fiber(p)
     assert "weft 4 (pair)" in str(error.value)
     assert "weft 5 (pair)" not in str(error.value)
 
@@ -265,6 +261,28 @@ def test_rule_11_a_channel_that_starts_full_keeps_its_producer_out() -> None:
     code = {0: [write()], 1: [*nops(6), bind(0), read()]}
     assert issued(run(code, HELD), 0)[0] == 7 + READ + L
     assert issued(run(code), 0)[0] == 0  # started neither empty nor full: it is overwritten
+
+
+# --- the paper's bits
+
+
+def test_on_the_papers_hardware_a_read_keeps_the_writer_out_until_it_is_over() -> None:
+    """A read sets F with its issue and clears it at its consumption; bound bits leave an unbound read alone."""
+    code = {0: [read(at(POOL)), write()]}
+    assert issued(run(code, busy_bits="paper"), 0)[:2] == [0, READ]
+    assert issued(run(code), 0)[:2] == [0, 1]
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+def test_on_the_papers_hardware_a_read_elsewhere_is_seen_later(delay: int) -> None:
+    """F is seen from 1 + L to 2 + L where the register lies: the write in cycle 1 + L waits for one cycle."""
+    code = {0: [*nops(1 + delay), write()], 1: [read()]}
+    chip = run(code, busy_bits="paper", busy_bit_broadcast_cycles=delay)
+    assert issued(chip, 0)[1 + delay] == READ + delay
+
+
+def test_on_the_papers_hardware_any_read_wipes_a_hold() -> None:
+    assert issued(run({0: [read(at(POOL)), *nops(5), write()]}, HELD, busy_bits="paper"), 0)[6] == 6
 
 
 # --- scoped bits

@@ -6,7 +6,16 @@ import pytest
 
 from engine_builder import op
 from fiber_builder import at, bind, bit, fiber_machine, fiber_program, run_fiber, trace
-from fiber_networks import Compiled, accumulator_two_tokens, alternating_in_place, compiled, ended, follow, tokens
+from fiber_networks import (
+    Compiled,
+    accumulator_two_tokens,
+    alternating_in_place,
+    bits_agree,
+    compiled,
+    ended,
+    follow,
+    tokens,
+)
 from heddle.errors import UserError
 from heddle.ir.warp_text import parse_program, print_program
 from protocol_model import LITERAL, Network, Rules, search
@@ -56,7 +65,9 @@ ONE_SUBPARTITION = {"E2": alternating_in_place(4)}  # both wefts write the same 
 def test_a_pattern_across_subpartitions_is_a_path_of_the_model_to_its_end(name: str, delay: int) -> None:
     case = compiled(SAFE[name])
     chip = run_fiber(case.program, fiber_machine(busy_bit_broadcast_cycles=delay))
-    assert ended(case.network, follow(case, trace(chip), Rules()))
+    state = follow(case, trace(chip), Rules())
+    assert ended(case.network, state)
+    assert bits_agree(case, chip, state)
 
 
 @pytest.mark.parametrize("scheduler", ["gty", "lrr"])
@@ -65,7 +76,9 @@ def test_a_pattern_inside_a_subpartition_is_a_path_of_the_model_to_its_end(name:
     network = (SAFE | ONE_SUBPARTITION)[name]
     case = compiled(network, [4 * i for i in range(len(network.wefts))])
     chip = run_fiber(case.program, scheduler=scheduler)
-    assert ended(case.network, follow(case, trace(chip), Rules()))
+    state = follow(case, trace(chip), Rules())
+    assert ended(case.network, state)
+    assert bits_agree(case, chip, state)
 
 
 @pytest.mark.parametrize("name", ["A1", "B5", "E1", "G1"])
@@ -92,7 +105,9 @@ def test_the_check_notices_an_order_that_the_model_forbids() -> None:
 def test_patterns_without_binds_run_on_the_papers_hardware(name: str, delay: int) -> None:
     case = compiled(SAFE[name])
     chip = run_fiber(case.program, fiber_machine(busy_bits="paper", busy_bit_broadcast_cycles=delay))
-    assert ended(case.network, follow(case, trace(chip), LITERAL))
+    state = follow(case, trace(chip), LITERAL)
+    assert ended(case.network, state)
+    assert bits_agree(case, chip, state)
 
 
 LONG = 40  # cycles: longer than a write-back and a consumption together
@@ -121,7 +136,9 @@ def test_the_papers_sequence_deadlocks_where_the_bit_of_a_side_is_late(
 def test_the_papers_sequence_runs_by_luck_where_both_bits_are_prompt() -> None:
     case = compiled(literal(3))
     chip = run_fiber(case.program, fiber_machine(busy_bits="paper"))
-    assert ended(case.network, follow(case, trace(chip), LITERAL))
+    state = follow(case, trace(chip), LITERAL)
+    assert ended(case.network, state)
+    assert bits_agree(case, chip, state)
 
 
 def test_the_report_names_source_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,4 +173,6 @@ def scoped_channel(data: int) -> Compiled:
 def test_scoped_consumers_are_a_path_of_the_model_to_its_end(delay: int, scheduler: str) -> None:
     case = scoped_channel(4)
     chip = run_fiber(case.program, fiber_machine(busy_bit_broadcast_cycles=delay), scheduler)
-    assert ended(case.network, follow(case, trace(chip), Rules()))
+    state = follow(case, trace(chip), Rules())
+    assert ended(case.network, state)
+    assert bits_agree(case, chip, state)
