@@ -1,6 +1,6 @@
-"""Checks of what FIBER adds to a warp program (docs/reference/fiber.md): modes, SETFIBER, bits, matrix instructions.
+"""Checks of what FIBER adds to a warp program (docs/reference/fiber.md): modes, SETFIBER, bits, features.
 
-Registers and what a bind names are in `verify_fiber_registers`.
+Registers and what a bind names are in `verify_fiber_registers`, matrix instructions in `verify_fiber_matrix`.
 """
 
 from __future__ import annotations
@@ -8,21 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from heddle.ir.dtypes import DTYPE_BYTES
 from heddle.ir.opcodes import Unit
+from heddle.ir.verify_fiber_matrix import matrix_family_problems, weft_mma_problems
 from heddle.ir.verify_fiber_registers import register_problems
 from heddle.ir.verify_problem import Problem, unit_of
-from heddle.ir.warp import RZ, Instruction, Register, WarpProgram
+from heddle.ir.warp import Instruction, WarpProgram
 from heddle.ir.warp_fiber import BUSY_BIT_GROUPS, FIBERS, SUBPARTITIONS, TENSOR, WINDOW, Bind, wefts_of
 
 MODES = ("simt", "cuda-native", "fiber")
 FIBER_UNITS = (Unit.SET_FIBER_NUM, Unit.BIND, Unit.BUSY_BIT, Unit.WEFT_MMA)
 BIT_UNITS = (Unit.BIND, Unit.BUSY_BIT, Unit.WEFT_MMA)
-FORMS = ("rr", "rs", "sr", "ss", "tr", "ts")
-ROWS = {"sm_80": 16, "sm_90": 16, "sm_100": 32}  # of a weft's matrix instruction
-MOST_COLUMNS = 256
-LANES = 32
-_OTHER_MATRIX_OPS = (Unit.WGMMA, Unit.TCGEN05_MMA)
 
 
 class Features(Protocol):
@@ -55,7 +50,7 @@ def fiber_problems(program: WarpProgram) -> Iterator[Problem]:
         return
     if program.mode == "fiber":
         yield from _thread(program)
-        yield from _matrix_families(program)
+        yield from matrix_family_problems(program)
         for pc, instruction in enumerate(program.instructions):
             yield from (Problem(text, pc) for text in _instruction(program, instruction))
         yield from register_problems(program)
@@ -114,15 +109,6 @@ def _thread(program: WarpProgram) -> Iterator[Problem]:
             yield Problem(f"role {role.name!r} has weft 0, which every FIBER-thread starts with; it is not leader_only")
 
 
-def _matrix_families(program: WarpProgram) -> Iterator[Problem]:
-    """Matrix instructions of wefts and others would share the tensor cores, which is not modelled."""
-    units = [unit_of(instruction) for instruction in program.instructions]
-    wefts = Unit.WEFT_MMA in units
-    for pc, unit in enumerate(units):
-        if wefts and (unit in _OTHER_MATRIX_OPS or program.instructions[pc].op == "HMMA"):
-            yield Problem("a program with WMMA has no other matrix instructions", pc)
-
-
 def _instruction(program: WarpProgram, instruction: Instruction) -> Iterator[str]:
     """Check the fields of one instruction."""
     unit = unit_of(instruction)
@@ -135,7 +121,7 @@ def _instruction(program: WarpProgram, instruction: Instruction) -> Iterator[str
     elif unit is Unit.BUSY_BIT:
         yield from _busy_bit(instruction)
     elif unit is Unit.WEFT_MMA:
-        yield from _weft_mma(program, instruction)
+        yield from weft_mma_problems(program, instruction)
     if instruction.bind is not None and unit is not Unit.BIND:
         yield f"bind belongs to DEPBAR.BIND, not to {instruction.op}"
     if (instruction.bit or instruction.set_bit) and unit is not Unit.BUSY_BIT:
@@ -177,58 +163,6 @@ def _busy_bit(instruction: Instruction) -> Iterator[str]:
         yield f"DEPBAR.BIT names {named.count} registers from R{named.index}; allowed: aligned groups of {sizes}"
     if named.place == TENSOR:
         yield "DEPBAR.BIT cannot name tensor memory"
-
-
-def _weft_mma(program: WarpProgram, instruction: Instruction) -> Iterator[str]:
-    rows = ROWS.get(program.architecture, 16)
-    m, n, k = instruction.shape or (0, 0, 0)
-    if m != rows or not 8 <= n <= MOST_COLUMNS or n % 8 or k < 1:
-        yield (
-            f"shape {instruction.shape} of {instruction.op}; "
-            f"needs m {rows}, n a multiple of 8 up to {MOST_COLUMNS}, and k"
-        )
-        return
-    if instruction.form not in FORMS or instruction.dtype not in DTYPE_BYTES:
-        yield f"form {instruction.form!r} and dtype {instruction.dtype!r} of {instruction.op}; "
-        yield f"forms: {', '.join(FORMS)}; types: {', '.join(DTYPE_BYTES)}"
-        return
-    size = DTYPE_BYTES[instruction.dtype]
-    yield from _operand(instruction, 0, m * k * size)
-    yield from _operand(instruction, 1, n * k * size)
-    yield from _accumulator(instruction, m * n * DTYPE_BYTES["fp32"])
-
-
-def _is_zero(register: Register) -> bool:
-    return register.place is None and register.index == RZ
-
-
-def _operand(instruction: Instruction, slot: int, size: int) -> Iterator[str]:
-    """Check that an operand lies where the form says, and has its size."""
-    source, letter = instruction.src[slot] if slot < len(instruction.src) else None, instruction.form[slot]
-    if letter == "s":
-        if source is not None and not _is_zero(source):
-            yield f"operand {'AB'[slot]} of form {instruction.form} is in shared memory; its slot must be RZ"
-    elif source is None or _is_zero(source):
-        yield f"operand {'AB'[slot]} of form {instruction.form} needs registers in slot {'AB'[slot]}"
-    elif (source.place == TENSOR) != (letter == "t"):
-        yield f"operand {'AB'[slot]} of form {instruction.form}: slot {'AB'[slot]} names the wrong kind of register"
-    elif letter == "r" and source.count != -(-size // (4 * LANES)):
-        yield f"operand {'AB'[slot]} has {source.count} registers; {size} bytes take {-(-size // (4 * LANES))}"
-
-
-def _accumulator(instruction: Instruction, size: int) -> Iterator[str]:
-    tensor, dst = instruction.op == "WMMA.TM", instruction.dst
-    if dst is None or (dst.place == TENSOR) != tensor:
-        where = "tensor memory" if tensor else "vector registers"
-        yield f"{instruction.op} needs accumulators in {where} as destination"
-        return
-    if not tensor and dst.count != size // (4 * LANES):
-        yield f"the accumulator has {dst.count} registers; {size} bytes take {size // (4 * LANES)}"
-    added = instruction.src[2] if len(instruction.src) > 2 else None
-    if added is None or _is_zero(added):
-        return
-    if added.count != dst.count or (added.place == TENSOR) != tensor:
-        yield "the accumulator that is read (C) and the one that is written are not of one kind and size"
 
 
 def feature_problems(program: WarpProgram, machine: Features) -> Iterator[Problem]:

@@ -40,11 +40,6 @@ def simulate(
         raise unknown_name("engine", engine, ENGINES)
     if engine == "reference":
         return _reference(program, machine, mode, scheduler, log, until, clock_mhz, l2_state, max_cycles)
-    if program.mode != "simt":
-        raise UnsupportedError(
-            f"{program.name} is a program of mode {program.mode!r}; engine {engine!r} runs mode simt",
-            hint='use engine="reference"',
-        )
     sim = Sim(
         machine,
         program,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import InternalError, UserError, unknown_name
+from heddle.errors import InternalError, UnsupportedError, UserError, unknown_name
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim import deadlock
@@ -64,6 +64,11 @@ class Sim:
     ) -> None:
         if log not in LOGS:
             raise unknown_name("log level", log, LOGS)
+        if program.mode != "simt":
+            raise UnsupportedError(
+                f"{program.name} is a program of mode {program.mode!r}; engine {engine!r} runs mode simt",
+                hint='use heddle.sim.simulate with engine="reference"',
+            )
         self.machine, self.program, self.mode = machine, program, mode
         self.clock_mhz = machine.max_clock_mhz if clock_mhz is None else clock_mhz
         self.plan = plan_launch(program, machine)
