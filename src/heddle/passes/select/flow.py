@@ -14,6 +14,10 @@ from heddle.passes.select.writer import RoleWriter
 
 Lower = Callable[[RoleWriter, Op], None]
 ITEM_COORDINATE_OPS = ("IMAD", "IMAD", "IADD3", "SHF", "IMAD", "IADD3", "R2UR", "R2UR")  # tile index -> coordinates
+# Items that are handed out one by one come in sections, longest first: an index is divided again and again, each time
+# by a multiplier and a shift, and the bounds of the loop follow. About 90 instructions in the disassembled kernel.
+DIVISION_OPS = ("IMAD", "SHF", "ISETP", "IADD3", "IMAD")
+DYNAMIC_DIVISIONS = 16
 
 
 def lower_role(writer: RoleWriter, lower: Lower) -> tuple[Draft, ...]:
@@ -107,8 +111,10 @@ def lower_for_each_item(writer: RoleWriter, op: ForEachItem, lower: Lower) -> No
     start = writer.label()
     writer.place(start)
     last = writer.scalar("IMAD", name="item")
-    for name in ITEM_COORDINATE_OPS:
-        last = writer.scalar(name, *([last] if last.value.file == "vector" else []), name="coordinate")
+    divisions = DYNAMIC_DIVISIONS if writer.program.work.schedule == "dynamic" else 0
+    for name in (*DIVISION_OPS * divisions, *ITEM_COORDINATE_OPS):
+        result = writer.scalar(name, *([last] if last.value.file == "vector" else []), name="coordinate")
+        last = last if result.value.file == "predicate" else result
     for inner in op.body:
         lower(writer, inner)
     if writer.program.work.schedule == "launch":
