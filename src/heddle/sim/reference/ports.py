@@ -13,12 +13,12 @@ from heddle.sim.result import Stall
 
 
 class RegisterPorts:
-    """One read port a bank. `mma_share(cycle)` is the share of the ports that accumulators of an MMA take."""
+    """One read port a bank. `slowed(cycles, cycle)`: ticks of reads beside the accumulators of an MMA."""
 
-    def __init__(self, machine: Machine, branch_targets: set[int], mma_share: Callable[[int], float]) -> None:
+    def __init__(self, machine: Machine, branch_targets: set[int], slowed: Callable[[int, int], int]) -> None:
         self._machine = machine
         self._targets = branch_targets
-        self._mma_share = mma_share
+        self._slowed = slowed
         self._banks = [Server() for _ in range(machine.register_banks)]
         self._cached: tuple[Warp, int, tuple[Register, ...]] | None = None  # warp, pc, slots of the last instruction
 
@@ -55,8 +55,7 @@ class RegisterPorts:
 
     def serve(self, bank: int, cycle: int, reads: int) -> None:
         """Let the port of a bank read registers for an instruction that issues at `cycle`."""
-        length = ticks(self.cycles(reads) / (1.0 - self._mma_share(cycle)))
-        self._banks[bank].serve(cycle * TICKS_PER_CYCLE, length)
+        self._banks[bank].serve(cycle * TICKS_PER_CYCLE, self._slowed(self.cycles(reads), cycle))
 
     def fetch(self, bank: int, time: int, reads: int) -> None:
         """Let the port of a bank read operands of a weft's matrix instruction that starts at `time` (ticks)."""

@@ -15,7 +15,7 @@ from heddle.sim.reference.matrix_unit import MatrixUnit
 from heddle.sim.reference.pipes import Pipes, PipeUnit
 from heddle.sim.reference.shared_memory import LoadStoreUnit, SharedMemory, SharedUnit
 from heddle.sim.reference.subpartition import Subpartition
-from heddle.sim.reference.ticks import Server
+from heddle.sim.reference.ticks import Server, ticks
 from heddle.sim.reference.unit import UnitModel
 from heddle.sim.reference.warp import Warp
 from heddle.sim.reference.weft_matrix import WeftMatrixUnits, WeftMma
@@ -89,11 +89,11 @@ class Sm:
             self.subpartitions[warp.subpartition].admit(warp)
             self.fetch.request(warp.pc, warp.start)
 
-    def mma_share(self, subpartition: int, cycle: int) -> float:
-        """Return the share of a subpartition's read ports that accumulators in registers take at `cycle`."""
+    def slowed_reads(self, subpartition: int, cycles: int, cycle: int) -> int:
+        """Return the ticks of so many cycles of reads at `cycle`, beside the accumulators of a matrix instruction."""
         if self.matrix.registers_active(cycle):
-            return self.machine.tensor_port_share
-        return self.weft_matrix.share(subpartition, cycle)
+            return ticks(cycles / (1.0 - self.machine.tensor_port_share))
+        return self.weft_matrix.slowed_reads(subpartition, cycles, cycle)
 
     def cycle(self, cycle: int) -> None:
         """Let each subpartition issue, in an order that turns with the cycle."""

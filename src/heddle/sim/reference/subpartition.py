@@ -28,7 +28,9 @@ class Subpartition:
         self.index = index
         self.warps: list[Warp] = []
         self._last = -1  # bit of the context that issued last
-        self.ports = RegisterPorts(sm.machine, sm.chip.branch_targets, lambda cycle: sm.mma_share(index, cycle))
+        self.ports = RegisterPorts(
+            sm.machine, sm.chip.branch_targets, lambda cycles, cycle: sm.slowed_reads(index, cycles, cycle)
+        )
         self._latched_conditions = (self._started, self._ready, self._counters, self._unit)
 
     def admit(self, warp: Warp) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from heddle.errors import UnsupportedError
 from heddle.ir.warp import Instruction
@@ -17,8 +17,18 @@ from heddle.sim.result import EventKind, Stall
 if TYPE_CHECKING:
     from heddle.sim.reference.sm import Sm
 
-MOST_ACCUMULATOR_SHARE = 15 / 16  # of the read ports, so that a SIMD read ends (fiber.md, section 6)
+LEFT_OF_PORTS = 16  # accumulators leave at least one read of so many, so that a SIMD read ends (fiber.md, section 6)
 STEP_COLUMNS = 8  # columns of the steps in which operands are read ahead
+
+
+class Accumulators(NamedTuple):
+    """Reads that accumulators take of a subpartition's ports while an instruction runs, and what the ports give then.
+
+    Both are in 1/256 of a read.
+    """
+
+    reads: int
+    capacity: int
 
 
 class WeftMatrixUnits:
@@ -29,18 +39,20 @@ class WeftMatrixUnits:
         self.queues = MatrixQueues(machine.subpartitions, machine.matrix_queue_depth)
         self.free = [0] * machine.subpartitions  # ticks
         self.busy = 0  # ticks, over all subpartitions
-        self._spans: list[list[tuple[int, int, float]]] = [[] for _ in range(machine.subpartitions)]
+        self._spans: list[list[tuple[int, int, Accumulators]]] = [[] for _ in range(machine.subpartitions)]
 
-    def occupy(self, place: int, start: int, length: int, share: float) -> None:
-        """Run an instruction whose accumulators take a share of the subpartition's read ports."""
+    def occupy(self, place: int, start: int, length: int, accumulators: Accumulators) -> None:
+        """Run an instruction that reads accumulators from the subpartition's ports."""
         self.free[place] = start + length
         self.busy += length
-        if share:
-            self._spans[place].append((floor_cycles(start), floor_cycles(start + length), share))
+        if accumulators.reads:
+            self._spans[place].append((floor_cycles(start), floor_cycles(start + length), accumulators))
 
-    def share(self, place: int, cycle: int) -> float:
-        """Return the share of the read ports that accumulators take at `cycle`."""
-        return next((share for start, end, share in self._spans[place] if start <= cycle < end), 0.0)
+    def slowed_reads(self, place: int, cycles: int, cycle: int) -> int:
+        """Return the ticks of so many cycles of reads at `cycle`."""
+        running = [accumulators for start, end, accumulators in self._spans[place] if start <= cycle < end]
+        length = cycles * TICKS_PER_CYCLE
+        return length * running[0].capacity // (running[0].capacity - running[0].reads) if running else length
 
 
 class WeftMma(UnitModel):
@@ -81,7 +93,7 @@ class WeftMma(UnitModel):
         shared.bytes += shared_bytes
         self._charge(entries, reads, start)
         for entry in entries:
-            units.occupy(entry.place, start, length, self._share(entry, length))
+            units.occupy(entry.place, start, length, self._port_use(entry, length))
             entry.start = start
             self._finish(entry, start, length)
 
@@ -135,10 +147,11 @@ class WeftMma(UnitModel):
         """Return the accumulators that vector registers hold."""
         return [register for register in accumulators(entry.warp, entry.instruction) if not register.tensor]
 
-    def _share(self, entry: Entry, length: int) -> float:
-        """Return the share of its subpartition's reads that the accumulators take."""
+    def _port_use(self, entry: Entry, length: int) -> Accumulators:
+        """Return what the accumulators take of the ports while the instruction runs for `length` ticks."""
         capacity = length * self.machine.register_banks * self.machine.register_reads_per_bank_per_cycle
-        return min(len(self._accumulators(entry)) * TICKS_PER_CYCLE / capacity, MOST_ACCUMULATOR_SHARE)
+        wanted = len(self._accumulators(entry)) * TICKS_PER_CYCLE
+        return Accumulators(min(wanted, capacity - capacity // LEFT_OF_PORTS), capacity)
 
     def _shared_bytes(self, instruction: Instruction, members: int) -> int:
         """Return the bytes of operands in shared memory: A of each member, B once."""
