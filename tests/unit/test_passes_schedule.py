@@ -74,6 +74,17 @@ def test_nothing_crosses_a_border(border: str) -> None:
     assert scheduled(*code) == code
 
 
+def test_a_block_with_copies_keeps_its_order() -> None:
+    a, b, c = registers(3)
+    code = (
+        draft("MUFU", [a], [a]),
+        draft("FADD", [a], [a]),
+        draft("FADD", [b], [c]),
+        draft("LDGSTS", [], [b], bytes=512),
+    )
+    assert scheduled(*code) == code
+
+
 def test_regions_cover_the_code_once() -> None:
     code = (draft("FADD"), draft("FADD"), draft("BAR.SYNC"), draft("FADD"), small.EXIT)
     assert list(regions(code)) == [(0, 2), (2, 3), (3, 4), (4, 5)]

@@ -24,7 +24,7 @@ from heddle.passes.schedule.dependences import Graph, dependences
 from heddle.passes.schedule.matrix_groups import Elements, settled_by
 from heddle.passes.schedule.order import Options, distances, in_order, reorder
 from heddle.passes.schedule.pressure import Pressure
-from heddle.passes.schedule.regions import regions
+from heddle.passes.schedule.regions import KEPT, regions
 
 Limits = dict[File, int]
 SHORTEST = 3  # instructions of a block worth looking at
@@ -99,7 +99,7 @@ def _block(
 ) -> _Block:
     start, end = ends
     code = role.code[start:end]
-    if len(code) < SHORTEST:
+    if len(code) < SHORTEST or any(draft.op in KEPT for draft in code):
         return _Block(code)
     here = {i - start: registers for i, registers in settled.items() if start <= i < end}
     graph = dependences(code, program.effects, here, role.body.warps, machine)

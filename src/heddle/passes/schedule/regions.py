@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.passes.draft import PSEUDO, Draft
 
-# Nothing crosses these: control flow, and every place where a warp may wait for other warps or for copies.
+# Nothing crosses these: control flow, every place where a warp may wait for other warps or for copies, and the end of
+# a group of copies.
 BARRIERS = frozenset(
     {
+        Unit.GROUP_COMMIT,
         Unit.GROUP_WAIT,
         Unit.BULK_WAIT,
         Unit.MBARRIER_WAIT,
@@ -26,6 +28,11 @@ BARRIERS = frozenset(
     }
 )
 FIXED_PLACES = frozenset({"BRA", "NOP"})  # the branch to a retry loop; a delay
+
+
+KEPT = frozenset({"LDGSTS"})
+"""A block with these keeps its order: copies hold their addresses in registers until the load/store unit takes them;
+addresses computed ahead of their copies only add waits for registers that are still held."""
 
 
 def is_boundary(draft: Draft) -> bool:
