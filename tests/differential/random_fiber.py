@@ -60,8 +60,12 @@ def random_fiber_program(rng: random.Random, name: str) -> WarpProgram:
     if rng.random() < 0.4:
         counts.append(rng.randint(1, len(roles)))
     for phase, count in enumerate(counts):
-        _phase(context, count, everything=phase == 0 or rng.random() < 0.3)
+        _meet(context, count, everything=phase == 0 or rng.random() < 0.3)
+        for role in context.live:
+            role.mark("item")
+        _blocks(context)
     for role in context.live:
+        role.branch("NEXT", "item")
         role.add("EXIT")
     return _assemble(context, name)
 
@@ -86,8 +90,8 @@ def _roles(rng: random.Random) -> list[FiberRole]:
     return roles
 
 
-def _phase(context: FiberContext, count: int, *, everything: bool) -> None:
-    """Let the live wefts meet and become the first `count` roles' wefts; then some steps, some of them in a loop."""
+def _meet(context: FiberContext, count: int, *, everything: bool) -> None:
+    """Let the live wefts meet and become the first `count` roles' wefts."""
     rng = context.rng
     wefts = sum(role.wefts for role in context.roles[:count])
     fibers = FIBERS * wefts - rng.randrange(0, FIBERS)
@@ -96,6 +100,11 @@ def _phase(context: FiberContext, count: int, *, everything: bool) -> None:
         if role not in context.roles[:count]:
             role.add("EXIT")  # never reached: masked here
     context.live = list(context.roles[:count])
+
+
+def _blocks(context: FiberContext) -> None:
+    """Add steps, some of them in a loop."""
+    rng = context.rng
     for block in range(rng.randint(1, 3)):
         looped, mark = rng.random() < 0.5, f"loop{len(context.live)}_{block}_{len(context.roles[0].instructions)}"
         if looped:
@@ -147,8 +156,8 @@ def _assemble(context: FiberContext, name: str) -> WarpProgram:
         work=Work(
             attributes=("block",),
             items=np.arange(rows, dtype=np.int64).reshape(rows, 1),
-            schedule=rng.choice(["static", "launch"]),
-            grid=rows,
+            schedule=rng.choice(["static", "launch", "dynamic"]),
+            grid=rng.randint(1, rows),
         ),
         sources=(Source(file="random.py", line=1, operation="random"),),
         shared_memory_bytes=1024,
