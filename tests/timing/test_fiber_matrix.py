@@ -170,6 +170,12 @@ def test_a_group_without_its_fourth_member_is_an_error() -> None:
         run({w: [grouped()] for w in range(3)})
 
 
+def test_a_drain_that_never_ends_names_what_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heddle.sim.reference.chip.QUIET_LIMIT_CYCLES", 100)
+    with pytest.raises(UserError, match="waits until nothing is in flight on the pool; not started: weft 0 at pc 1"):
+        run({0: [grouped(), op("SETFIBER", fibers=32, all_scope=True)]})
+
+
 def test_members_of_a_group_have_one_shape() -> None:
     odd = dataclasses.replace(grouped(), shape=(16, 32, 8), src=(at(16, count=2), at(24, 0, 4), R(RZ)))
     with pytest.raises(UserError, match="all four need one opcode, shape, form and type"):

@@ -199,7 +199,7 @@ def test_cuda_native_changes_nothing_else() -> None:
 def test_simulate_runs_fiber_on_the_reference_only() -> None:
     p = fiber_program({0: [op("NOP")]})
     assert simulate(p, fiber_machine(), engine="reference", mode="sm", l2_state="cold").cycles == SETUP + 2
-    with pytest.raises(UnsupportedError, match='hint: use heddle.sim.simulate with engine="reference"'):
+    with pytest.raises(UnsupportedError, match=r'hint: use heddle\.sim\.simulate with engine="reference"'):
         simulate(p, fiber_machine(), mode="sm")
 
 

@@ -135,12 +135,12 @@ class Cta:
         """Return how many group instructions all four wefts have issued: where a new weft joins."""
         return sum(group.complete for group in self._groups.get(index // GROUP_WEFTS, []))
 
-    def report_unconsumed(self, cycle: int) -> None:
+    def report_unconsumed(self) -> None:
         """Warn of registers that are still full when the FIBER-thread ends."""
         if self.thread is None:
             return
         self.cluster.chip.traces.append(self.thread.trace)
-        held = self.thread.bits.held(cycle)
+        held = self.thread.unconsumed()
         if held:
             named = ", ".join(map(str, held[:4])) + (f" and {len(held) - 4} more" if len(held) > 4 else "")
             self.cluster.chip.warnings.append(

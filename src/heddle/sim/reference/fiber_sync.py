@@ -31,7 +31,7 @@ class Meeting:
     def end_of_cycle(self, cycle: int) -> None:
         """Let the meeting take place if all live wefts are there, and the pool is at rest where ALL asks for it."""
         live = self.live()
-        if self._set or not live or not self._arrived.issuperset(live):
+        if self._set or not live or not self.all_here():
             return
         wanted = {(self._instruction(warp).fibers, self._instruction(warp).all_scope) for warp in live}
         if len(wanted) > 1:
@@ -42,6 +42,10 @@ class Meeting:
             return
         self._set = True
         self._chip.events.at(cycle + 1, self._change)
+
+    def all_here(self) -> bool:
+        """Tell whether every live weft has arrived."""
+        return self._arrived.issuperset(self.live())
 
     def live(self) -> list[Warp]:
         """Return the resident wefts."""

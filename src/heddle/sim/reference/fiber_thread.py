@@ -110,13 +110,17 @@ class FiberThread:
 
     def rest_at(self) -> int | None:
         """Return the cycle in which nothing is in flight on any register and all have seen it; None if not known."""
-        last = max((op.end(op_registers(op)) for op in self._flying), default=0)
-        return None if last == UNKNOWN else last + self._delay
+        ends = [op.end(op_registers(op)) for op in self._flying]
+        return None if UNKNOWN in ends else max((end + self._delay for end in ends), default=0)
 
     def reset(self, seen: int) -> None:
         """Set E and clear F of the pool (SETFIBER with ALL), seen from `seen` on."""
         self.bits.reset(self.pool, seen)
         self.trace.append(Change(seen, "all", -1, -1, ()))
+
+    def unconsumed(self) -> list[Physical]:
+        """Return the registers whose F stays set once all changes have been seen."""
+        return self.bits.held(UNKNOWN)
 
     def unfinished(self) -> list[Operation]:
         """Return the operations whose end is not known yet."""

@@ -50,7 +50,7 @@ class Launcher:
     def _end(self, cluster: Cluster, now: int) -> None:
         """End a cluster: report data that nobody consumed, and let the next cluster follow under schedule launch."""
         for cta in cluster.ctas:
-            cta.report_unconsumed(now)
+            cta.report_unconsumed()
         if self._schedule == "launch":
             self._follow(cluster, now)
 

@@ -75,8 +75,17 @@ def _what(warp: Warp) -> str:
         who = _users(warp, unreleased[0], _gives_back)
         return f"waits for {unreleased[0]} to be consumed, {_named(program, who, 'given back', 'gives back')}"
     if OPCODES[program.instructions[warp.pc].op].unit is Unit.SET_FIBER_NUM:
-        return "waits for the other wefts at SETFIBER"
+        return _meeting(warp)
     return "waits"
+
+
+def _meeting(warp: Warp) -> str:
+    """Say what a weft at SETFIBER waits for."""
+    if warp.cta.thread is None or not warp.cta.meeting.all_here():
+        return "waits for the other wefts at SETFIBER"
+    late = warp.cta.thread.unfinished()
+    places = ", ".join(f"weft {operation.warp.index} at pc {operation.pc}" for operation in late[:SHOWN])
+    return f"waits until nothing is in flight on the pool; not started: {places}"
 
 
 def _named(program: WarpProgram, who: list[tuple[Role, int]], passive: str, active: str) -> str:
