@@ -28,13 +28,14 @@ Named = tuple[int, int, bool]
 def register_problems(program: WarpProgram) -> Iterator[Problem]:
     """Yield what is wrong with the registers of each role, and with binds and their partners."""
     seen: set[tuple[int, str]] = set()
+    targets = {i.target for i in program.instructions if i.target is not None} | {r.entry for r in program.roles}
     for role in program.roles:
         for pc in reachable(program, role):
             instruction = program.instructions[pc]
             texts = [*_instruction(instruction, role, program)]
             bound = unit_of(instruction) is Unit.BIND and pc + 1 < len(program.instructions)
             if bound and instruction.bind is not None:
-                texts += _partner(program, role, pc)
+                texts += _partner(program, role, pc, targets)
             for text in texts:
                 if (pc, text) not in seen:
                     seen.add((pc, text))
@@ -85,14 +86,14 @@ def _register(register: Register, role: Role, program: WarpProgram) -> Iterator[
         yield f"a group of {register.count} registers from R{register.index}; it must start at a multiple of {size}"
 
 
-def _partner(program: WarpProgram, role: Role, pc: int) -> Iterator[str]:
+def _partner(program: WarpProgram, role: Role, pc: int, targets: set[int]) -> Iterator[str]:
     """Check what DEPBAR.BIND at `pc` binds to the next instruction."""
     bind, partner = program.instructions[pc].bind, program.instructions[pc + 1]
     assert bind is not None
     if unit_of(partner) in NO_PARTNERS or partner.op == "BRA":
         yield f"DEPBAR.BIND in front of {partner.op}, which has no registers to bind"
         return
-    if pc + 1 in {i.target for i in program.instructions} | {r.entry for r in program.roles}:
+    if pc + 1 in targets:
         yield f"a branch to {pc + 1} jumps between DEPBAR.BIND and its partner"
     if bind.hold and (partner.dst is None or _is_zero(partner.dst)):
         yield f"hold of the destination of {partner.op}, which has none"
