@@ -53,6 +53,25 @@ def nops(count: int) -> list[Instruction]:
     return [op("NOP")] * count
 
 
+POOL = 16  # a register of the pool, in subpartition 0 unless said otherwise
+READ = 2  # cycles from an issue to the consumption of its operands
+L = 1  # busy_bit_broadcast_cycles of the machine
+
+
+def write(number: int = POOL) -> Instruction:
+    """Write a register of the weft's own subpartition."""
+    return op("MOV", dst=at(number))
+
+
+def read(register: Register | None = None, to: int = 1) -> Instruction:
+    """Read a register, by default of subpartition 0, into a private one."""
+    return op("FADD", dst=at(to), src=(register or at(POOL, 0),))
+
+
+EMPTY = [bit("empty", at(POOL), True)]
+HELD = [bit("full", at(POOL), True)]
+
+
 def fiber_program(
     code: Mapping[int, Sequence[Instruction]],
     *,
