@@ -37,11 +37,6 @@ def test_a_cold_row_without_a_flush_is_cold(tmp_path: Path) -> None:
     assert one(tmp_path, GOOD.replace("L2 flushed", "one wave")).l2_state == "cold"
 
 
-@pytest.mark.parametrize(("state", "gaps"), [("cold", True), ("warm", False)])
-def test_only_warm_rows_run_back_to_back(tmp_path: Path, state: str, gaps: bool) -> None:
-    assert one(tmp_path, GOOD.replace("cold", state)).gaps is gaps
-
-
 def test_the_flops_of_a_gemm_are_2mnk(tmp_path: Path) -> None:
     assert one(tmp_path, GOOD).flops == 2 * 4096 * 2048 * 1024
 

@@ -77,7 +77,7 @@ def test_a_flushed_row_asks_for_a_rested_chip_and_a_flushed_l2(cases: list[Case]
 
 def test_a_row_with_a_clock_and_launch_asks_for_them(cases: list[Case]) -> None:
     asked = request_of(cases[1])
-    assert (asked.l2_state, asked.clock_mhz, asked.includes_launch) == ("cold", 1485.0, True)
+    assert (asked.l2_state, asked.rested, asked.clock_mhz, asked.includes_launch) == ("cold", True, 1485.0, True)
 
 
 def test_a_kernel_whose_tile_is_known_keeps_it(tmp_path: Path) -> None:

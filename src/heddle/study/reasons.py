@@ -30,9 +30,10 @@ def reason(outcome: Outcome) -> str:
     """Return the known reason of a case or its family, and the observation of the simulated run."""
     known = known_reasons()
     found = known.get(outcome.case.case_id) or known.get(outcome.case.family, "")
-    known_tile = implementation(outcome.case.family).why
-    tile = f"tile fixed: {known_tile}" if known_tile else ""
-    return "; ".join(part for part in (found, tile, observation(outcome.row)) if part)
+    behind = implementation(outcome.case.family)
+    what = "tile fixed" if behind.pins or behind.library else "measured so"
+    known_more = f"{what}: {behind.why}" if behind.why else ""
+    return "; ".join(part for part in (found, known_more, observation(outcome.row)) if part)
 
 
 def observation(row: Mapping[str, Any]) -> str:
