@@ -157,10 +157,20 @@ def test_steps_without_an_access_of_the_representative_are_charged_later() -> No
     totals = np.zeros((5, play.TOTAL_WORDS), dtype=np.int64)
     totals[:, play.TOTAL_L2], totals[:, play.TOTAL_READ] = (10, 20, 30, 40, 50), (1, 2, 3, 4, 5)
     totals[:, play.AHEAD + play.TOTAL_L2], totals[-1, play.AHEAD + play.TOTAL_WRITTEN] = (0, 7, 0, 1, 1), 1
-    record = tilepass.ChipRecord(streams=1, ordinals=1, drains=False, turning=0.25, seen=seen, totals=totals)
+    record = tilepass.ChipRecord(stores=(False,), ordinals=1, drains=False, turning=0.25, seen=seen, totals=totals)
     ratio, reach = tilepass.charges(record)
     assert (ratio * 100 / 65536).round(1).tolist() == [[30, 3, 7, 0], [120, 12, 2, 1]]
     assert reach.tolist() == [[7, 0], [2, 1]]
+
+
+def test_loads_reach_past_the_loads_of_a_step_and_stores_past_its_stores() -> None:
+    seen = np.zeros((3, play.SEEN_WORDS), dtype=np.int64)
+    seen[:, play.SEEN_STREAM], seen[:, play.SEEN_BYTES] = (0, 0, 1), (10, 20, 10)
+    totals = np.zeros((1, play.TOTAL_WORDS), dtype=np.int64)
+    totals[0, play.TOTAL_L2] = totals[0, play.AHEAD + play.TOTAL_L2] = 400
+    record = tilepass.ChipRecord(stores=(False, True), ordinals=1, drains=False, turning=0.0, seen=seen, totals=totals)
+    _, reach = tilepass.charges(record)
+    assert reach[:, 0].tolist() == [300, 300, 100]
 
 
 def test_no_access_waits_for_the_steps_of_another_clusters_longer_item() -> None:
@@ -184,6 +194,6 @@ def test_the_bus_turns_only_where_a_step_reads_and_writes(read: int, written: in
     seen[:, play.SEEN_BYTES] = 1
     totals = np.zeros((1, play.TOTAL_WORDS), dtype=np.int64)
     totals[0, play.TOTAL_READ], totals[0, play.TOTAL_WRITTEN] = read, written
-    record = tilepass.ChipRecord(streams=1, ordinals=1, drains=False, turning=0.25, seen=seen, totals=totals)
+    record = tilepass.ChipRecord(stores=(False,), ordinals=1, drains=False, turning=0.25, seen=seen, totals=totals)
     ratio, _ = tilepass.charges(record)
     assert ratio[0, 1] / 65536 == work

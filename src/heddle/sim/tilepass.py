@@ -35,7 +35,7 @@ class ChipRecord:
     of the time of the bytes that it then writes.
     """
 
-    streams: int
+    stores: tuple[bool, ...]  # for each stream: does it store?
     ordinals: int  # places in the representative's item list
     drains: bool  # schedule `launch`: an SM starts each item with empty stages
     turning: float
@@ -114,7 +114,7 @@ def _play(
     wave_of = np.zeros(clusters, dtype=np.int64)
     core.play(buffer, *tables, totals, seen, state, wave_of, clusters, waves, roles, steps)
     return ChipRecord(
-        streams=len(program.streams),
+        stores=tuple(stream.direction != "load" for stream in program.streams),
         ordinals=len(plan.group_items(plan.representative)),
         drains=plan.schedule == "launch",
         turning=turning,
@@ -155,8 +155,9 @@ def charges(record: ChipRecord) -> tuple[Array, Array]:
     """Return for each seen access the totals of its step for each byte of the representative, in 1/65536; the reach.
 
     The reach is the (L2, DRAM) work by which SMs of lower rank can be ahead. A persistent kernel never drains, and they
-    stay within one step. Under `launch` each SM begins an item with a burst of all its stages, once the SM before it
-    has had its own: there the reach has no bound.
+    stay within one step: of its loads for a load, of its stores for a store, as a tile's stores are issued long after
+    the loads that the pass plays in the same step. Under `launch` each SM begins an item with a burst of all its
+    stages, once the SM before it has had its own: there the reach has no bound.
 
     A step in which the representative accesses nothing is charged with its next access (the last one at the end), so
     that the charges of all accesses add up to the totals.
@@ -171,18 +172,27 @@ def charges(record: ChipRecord) -> tuple[Array, Array]:
     chip = np.zeros((len(own), 4), dtype=np.int64)
     chip[active] = np.diff(sums, axis=0, prepend=0)
     ratio = (chip << 16) // np.maximum(own, 1)[:, None]
-    reach = np.full((len(own), 2), UNBOUNDED) if record.drains else chip[:, 2:]
-    return ratio[step], reach[step]
+    if record.drains:
+        return ratio[step], np.full((len(step), 2), UNBOUNDED)
+    return ratio[step], chip[step, 2:] * _of_a_kind(record)[:, None] // np.maximum(own[step], 1)[:, None]
+
+
+def _of_a_kind(record: ChipRecord) -> Array:
+    """Return for each seen access the bytes of the representative in its step that go the same way, in or out."""
+    stores = np.array(record.stores, dtype=np.int64)[record.seen[:, play.SEEN_STREAM]]
+    key = 2 * record.seen[:, play.SEEN_LOCKSTEP] + stores
+    same: Array = np.bincount(key, weights=record.seen[:, play.SEEN_BYTES])[key].astype(np.int64)
+    return same
 
 
 def with_records(buffer: Array, record: ChipRecord) -> Array:
     """Return `buffer` with the record table and the records appended, as `core.memory_represent` reads them."""
     table_at = len(buffer)
-    rows = record.ordinals * record.streams
+    rows = record.ordinals * len(record.stores)
     table = np.zeros((rows, layout.TABLE_WORDS), dtype=np.int64)
     seen = record.seen
     ratio, reach = charges(record)
-    row = seen[:, play.SEEN_ORDINAL] * record.streams + seen[:, play.SEEN_STREAM]
+    row = seen[:, play.SEEN_ORDINAL] * len(record.stores) + seen[:, play.SEEN_STREAM]
     step = seen[:, play.SEEN_STEP]
     first = np.full(rows, np.iinfo(np.int64).max)
     last = np.full(rows, np.iinfo(np.int64).min)
