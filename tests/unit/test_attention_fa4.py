@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,21 @@ def test_what_the_kernel_cannot_do_is_refused(params: dict[str, Any], changes: d
     chosen = config({**BASE, "dtype": "fp16"}, **changes)
     with pytest.raises(UserError, match=match):
         ATTENTION.build(B200, {**BASE, **params}, chosen)
+
+
+@pytest.mark.parametrize(("head_dim", "causal"), [(64, 0), (128, 0), (128, 1)])
+def test_a_block_takes_the_instructions_of_the_open_algorithm(head_dim: int, causal: int) -> None:
+    """Per row of 128 scores: half as many packed operations and maxima, an eighth of the exponentials by polynomial."""
+    program = compiled({**BASE, "head_dim": head_dim, "causal": causal, "seqlen_q": 1024})
+    entries = [role.entry for role in program.roles if role.name.startswith("softmax")]
+    code = program.instructions[entries[0] : entries[1]]
+    last = max(i for i, row in enumerate(code) if row.op == "LOOP")  # of the blocks without a mask
+    target = code[last].target
+    assert target is not None
+    counts = Counter(row.op for row in code[target - entries[0] : last])
+    pairs = 8  # of elements by polynomial: 4 of 16 columns in two fragments of 32
+    assert counts["MUFU"] == 128 - 2 * pairs + 1  # and what the maximum's change does to the sums
+    assert counts["FFMA2"] == 128 // 2 + 3 * pairs
+    assert counts["FADD2"] == 128 // 2 - 1 + 3 * pairs
+    assert counts["FMNMX3"] + counts["FMNMX"] == 128 // 2 + 2 + 2 * pairs
+    assert (counts["F2FP"], counts["LEA"], counts["LDTM"], counts["STTM"]) == (64, 2 * pairs, 4, 4)
