@@ -49,3 +49,10 @@ def test_a_load_takes_the_time_of_all_warps_of_the_sm() -> None:
     block = [draft("STS", [], [a, b], bytes=512)] * 2
     one, four = (in_order(dependences(block, (), {}, warps, H100)) for warps in (1, 4))
     assert (one, four) == (512 // H100.shared_bytes_per_cycle, 4 * 512 // H100.shared_bytes_per_cycle)
+
+
+def test_the_way_to_a_bulk_load_is_as_long_as_the_copy() -> None:
+    a, b = registers(2)
+    graph = dependences((draft("UIADD3", [b], [a]), draft("UTMALDG", [], [b], bytes=128)), (), {}, 1, H100)
+    copy = H100.l2_near_latency_cycles + H100.tma_extra_latency_cycles
+    assert distances(graph) == [copy + H100.ops["UIADD3"].latency_cycles, copy]

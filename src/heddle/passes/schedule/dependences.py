@@ -21,7 +21,7 @@ from heddle.machine.spec import Machine, OpTiming
 from heddle.passes.draft import Draft, Operand
 from heddle.passes.schedule.effects import effect_order
 from heddle.passes.schedule.matrix_groups import Elements
-from heddle.passes.schedule.pipes import occupancy
+from heddle.passes.schedule.pipes import copy_cycles, occupancy
 from heddle.passes.timing import LATE_READERS
 
 FREE_UNITS = frozenset({Unit.FIXED, Unit.VARIABLE})  # these work on registers alone
@@ -35,13 +35,15 @@ TOUCH_CYCLES = 1  # from an instruction that only orders registers to the next
 class Graph:
     """`after[i]`: {j: cycles}, j must issue that many cycles (0: later in order) after i; `before` is the reverse.
 
-    `waits`: the waits for wgmma, whose end nobody knows.
+    `waits`: the waits for wgmma, whose end nobody knows. `beyond[i]`: cycles from the issue of an instruction that
+    starts a copy to the copy's end, which somebody waits for behind the block.
     """
 
     timings: tuple[OpTiming, ...]
     after: tuple[Edges, ...]
     before: tuple[Edges, ...]
     waits: frozenset[int]
+    beyond: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -107,7 +109,8 @@ def dependences(
     for first, second in effect_order(block, effects):
         builder.edge(first, second, 0)
     waits = frozenset(i for i, draft in enumerate(block) if OPCODES[draft.op].unit is Unit.WGMMA_WAIT)
-    return Graph(tuple(timings), tuple(builder.after), tuple(builder.before), waits)
+    beyond = tuple(copy_cycles(draft.row, machine) for draft in block)
+    return Graph(tuple(timings), tuple(builder.after), tuple(builder.before), waits, beyond)
 
 
 def _held_cycles(draft: Draft, timing: OpTiming) -> int:

@@ -77,11 +77,12 @@ def in_order(graph: Graph) -> int:
 
 
 def distances(graph: Graph) -> list[int]:
-    """Cycles from each instruction's issue to the last issue of the block, by scheduling backwards."""
+    """Cycles from each instruction's issue to the end of the block and of the copies that it starts, backwards."""
     depth = depths(graph)
     ranks = [(-depth[i], -i) for i in range(len(depth))]
     distance = [0] * len(depth)
-    for index, cycle in _run(graph.timings, graph.before, graph.after, ranks, lambda _: True, lambda _: None):
+    run = _run(graph.timings, graph.before, graph.after, ranks, lambda _: True, lambda _: None, graph.beyond)
+    for index, cycle in run:
         distance[index] = cycle
     return distance
 
@@ -102,10 +103,11 @@ def _run(
     ranks: Sequence[Rank],
     allowed: Callable[[int], bool],
     issued: Callable[[int], None],
+    earliest: Sequence[int] = (),
 ) -> list[tuple[int, int]]:
-    """Instructions with their cycle, in order: always the allowed ready one of lowest rank."""
+    """Instructions with their cycle, in order: always the allowed ready one of lowest rank, none before `earliest`."""
     missing = [len(edges) for edges in before]
-    ready_at = [0] * len(timings)
+    ready_at = list(earliest) or [0] * len(timings)
     free_at = {timing.pipe: 0.0 for timing in timings}
     waiting: dict[str, list[tuple[Rank, int]]] = {pipe: [] for pipe in free_at}  # by rank; nothing before them is left
     for index, count in enumerate(missing):

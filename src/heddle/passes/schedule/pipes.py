@@ -26,6 +26,13 @@ def occupancy(row: Instruction, warps: int, machine: Machine) -> OpTiming:
     return replace(timing, initiation_cycles=cycles)
 
 
+def copy_cycles(row: Instruction, machine: Machine) -> int:
+    """Least time from the issue of a bulk load to its end; 0 for anything else."""
+    if OPCODES[row.op].unit is not Unit.BULK_LOAD:
+        return 0
+    return machine.l2_near_latency_cycles + machine.tma_extra_latency_cycles
+
+
 def _load_store_cycles(row: Instruction, machine: Machine) -> float:
     """Time of one access in the load/store unit."""
     return row.bytes / machine.shared_bytes_per_cycle + (row.conflict_ways - 1) * machine.shared_conflict_cycles_per_way
