@@ -144,3 +144,10 @@ def test_a_block_takes_the_instructions_of_the_open_algorithm(head_dim: int, cau
     assert counts["FADD2"] == 128 // 2 - 1 + 3 * pairs
     assert counts["FMNMX3"] + counts["FMNMX"] == 128 // 2 + 2 + 2 * pairs
     assert (counts["F2FP"], counts["LEA"], counts["LDTM"], counts["STTM"]) == (64, 2 * pairs, 4, 4)
+
+
+def test_its_parameters_are_refused_where_another_kernel_runs() -> None:
+    h100 = machine("h100")
+    chosen = dataclasses.replace(ATTENTION.candidates(h100, BASE)[0], exp_share=0)
+    with pytest.raises(UserError, match="exp_share is a parameter of fa4; h100 runs fa3"):
+        ATTENTION.build(h100, BASE, chosen)

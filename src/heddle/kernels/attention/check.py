@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from heddle.errors import UserError
@@ -11,6 +12,8 @@ from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.machine.spec import Machine
 
 HEAD_DIMS = (64, 128, 256)
+FA4_FIELDS = ("exp_period", "exp_share", "rescaled")
+"""Fields of a configuration that only FlashAttention 4 has."""
 
 
 def check_sizes(params: Mapping[str, Any]) -> None:
@@ -41,6 +44,10 @@ def check_config(config: AttentionConfig, needed_bytes: int, machine: Machine) -
     for name in ("tile_m", "tile_n", "stages", "groups", "cluster"):
         if getattr(config, name) < 1:
             raise UserError(f"{name} must be at least 1, got {getattr(config, name)}")
+    defaults = {field.name: field.default for field in fields(config)}
+    for name in FA4_FIELDS:
+        if config.schedule != "fa4" and getattr(config, name) != defaults[name]:
+            raise UserError(f"{name} is a parameter of fa4; {machine.name} runs {config.schedule}")
     if needed_bytes > machine.shared_memory_bytes_per_cta:
         raise UserError(
             f"{config.label()} takes {needed_bytes} bytes of shared memory; a CTA of {machine.name} has "
