@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -47,6 +48,8 @@ def drafts(draw: st.DrawFn) -> list[Draft]:
         if op in ("LDS", "STS"):
             row["bytes"] = 128
         code.append(small.draft(op, dst, [draw(places) for _ in range(read)], **row))
+        if op == "HGMMA":  # it accumulates: nothing else may get its registers meanwhile
+            code[-1] = replace(code[-1], accumulates=True)
         if op == WAIT:
             code.insert(-1, small.draft("WARPGROUP.COMMIT", barrier_id=1000 + number))
             code.append(small.draft("STS", [], [PLACES[4], whole(VALUES[0])], bytes=512, barrier_id=2000 + number))
