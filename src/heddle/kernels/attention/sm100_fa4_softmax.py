@@ -20,7 +20,7 @@ class Softmax:
 
     A thread has one row. Whether the maximum of a block replaces the running one is a policy of ours (`rescales`); the
     open kernel replaces it where it grew by more than a threshold. Sums stay exact, because exponentials, sums and
-    outputs all refer to the same, possibly stale, maximum.
+    outputs all refer to the same, possibly stale, maximum (as long as P's type holds what exceeds it: 2^16 in fp16).
     """
 
     def __init__(
