@@ -7,6 +7,8 @@ import pytest
 
 from heddle.errors import UserError
 from heddle.ir.tile import Op, StoreShared, Sync
+from heddle.ir.tile_text import parse_program, print_program
+from heddle.ir.tile_verify import verify
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm80_fa2_config import fa2_work_items
 from heddle.kernels.registry import find_kernel
@@ -140,3 +142,10 @@ def test_more_than_one_stage_is_refused() -> None:
 def test_fp8_is_refused() -> None:
     with pytest.raises(UserError, match="takes fp16, bf16"):
         find_kernel("attention").candidates(machine("a100"), {"dtype": "fp8_e4m3"})
+
+
+def test_a_sum_over_columns_that_do_not_exist_is_refused() -> None:
+    text = print_program(tile_program("attention", machine("a100"), {"seqlen_q": 512}))
+    assert "src_col=48 src_cols=16" in text
+    with pytest.raises(UserError, match="16 columns from column 56 on do not lie inside 's' of 64"):
+        verify(parse_program(text.replace("src_col=48 src_cols=16", "src_col=56 src_cols=16")))

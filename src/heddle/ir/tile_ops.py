@@ -180,7 +180,8 @@ class RowReduce(Op):
     """dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`; dst has one column.
 
     Without `across_lanes` each lane keeps the result of its own columns, and a later reduction of dst brings the lanes
-    that share a row together. (Executed with numbers, dst holds the whole result at once.)
+    that share a row together. (Executed with numbers, dst holds the whole result at once.) `src_cols` columns from
+    `src_col` on take part; 0: all.
     """
 
     function: str
@@ -188,6 +189,8 @@ class RowReduce(Op):
     src: str
     accumulate: bool = False
     across_lanes: bool = True
+    src_col: int = 0
+    src_cols: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,16 @@ def verify_shapes(program: tile.TileProgram) -> None:
         elif isinstance(op, tile.Elementwise):
             _elementwise(op, tiles)
         elif isinstance(op, tile.RowReduce):
-            _equal("the destination", tiles.shape(op.dst), (tiles.shape(op.src)[0], 1), op.where)
+            _row_reduce(op, tiles)
+
+
+def _row_reduce(op: tile.RowReduce, tiles: _Tiles) -> None:
+    rows, cols = tiles.shape(op.src)
+    _equal("the destination", tiles.shape(op.dst), (rows, 1), op.where)
+    if min(op.src_col, op.src_cols) < 0 or op.src_col + max(op.src_cols, 1) > cols:
+        raise UserError(
+            f"{op.src_cols} columns from column {op.src_col} on do not lie inside {op.src!r} of {cols}", where=op.where
+        )
 
 
 def _overlays(program: tile.TileProgram) -> None:

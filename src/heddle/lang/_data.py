@@ -215,20 +215,21 @@ class DataOps(SyncOps):
         self,
         function: str,
         dst: RegisterHandle,
-        src: RegisterHandle,
+        src: Registers,
         *,
         accumulate: bool = False,
         across_lanes: bool = True,
     ) -> None:
-        """Compute dst[row] = max or sum over the columns of src, and over dst's old value if `accumulate`.
+        """Compute dst[row] = max or sum over the columns of src (or a part), and over dst's old value if `accumulate`.
 
         `across_lanes=False`: each lane keeps the result of its own columns, until `row_reduce(function, dst, dst)`.
         """
         where = caller()
         if function not in ("max", "sum"):
             raise unknown_name("row reduction", function, ("max", "sum"), where)
-        _equal("the destination", (dst.tile.rows, dst.tile.cols), (src.tile.rows, 1))
-        name, source = _whole(dst, "the destination"), _whole(src, "the source")
+        source, col, rows, cols = _register(src, "the source")
+        _equal("the destination", (dst.tile.rows, dst.tile.cols), (rows, 1))
+        name = _whole(dst, "the destination")
         self._emit(
             tile.RowReduce(
                 function=function,
@@ -236,6 +237,8 @@ class DataOps(SyncOps):
                 src=source,
                 accumulate=accumulate,
                 across_lanes=across_lanes,
+                src_col=col,
+                src_cols=cols if isinstance(src, RegisterPart) else 0,
                 where=where,
             )
         )

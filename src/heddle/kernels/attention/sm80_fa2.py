@@ -9,7 +9,7 @@ from __future__ import annotations
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
-from heddle.kernels.attention.sm80_fa2_config import check_fa2, fa2_config, fa2_work_items, shared_bytes
+from heddle.kernels.attention.sm80_fa2_config import DEPTH, check_fa2, fa2_config, fa2_work_items, shared_bytes
 from heddle.kernels.attention.softmax import OnlineSoftmax
 from heddle.lang import Builder, GlobalHandle, Index, Item, SharedHandle, kernel
 
@@ -98,9 +98,11 @@ class Tile:
         k, softmax = self.k, self.softmax
         softmax.maximum(self.scores)
         softmax.rescale(self.output)
-        softmax.exponentials(self.scores)
-        softmax.add(self.scores)
-        k.elementwise("cast", self.weights, self.scores)
+        for col in range(0, self.config.tile_n, DEPTH):  # in the portions that the second product reads
+            part = self.scores.columns(col, DEPTH)
+            softmax.exponentials(part)
+            softmax.add(part)
+            k.elementwise("cast", self.weights.columns(col, DEPTH), part)
         k.mma(self.output, self.weights, self.values[:], transposed=True)
 
     def steps(self, item: Item, name: str) -> None:

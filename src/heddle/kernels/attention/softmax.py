@@ -47,8 +47,8 @@ class OnlineSoftmax:
         """Replace a block of scores, or columns of it, by exponentials."""
         self.k.elementwise("exp2_scaled_sub", scores, scores, self.scaled, scalars=(self.scale,))
 
-    def add(self, exponentials: RegisterHandle) -> None:
-        """Add a block of exponentials to the sum."""
+    def add(self, exponentials: RegisterHandle | RegisterPart) -> None:
+        """Add a block of exponentials, or columns of it, to the sum."""
         self.k.row_reduce("sum", self.total, exponentials, accumulate=True, across_lanes=False)
 
     def rescale(self, output: RegisterHandle) -> None:

@@ -245,7 +245,7 @@ def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
     column = writer.tile_registers(op.dst)
     start, layout = len(writer.code), writer.layout(op.src)
     shuffles = SHARING_SHUFFLES if op.across_lanes and layout.kind != "lane" else 0
-    rows = _rows_of(writer, op.src, len(column))
+    rows = _rows_of(writer, op, len(column))
     for register, parts in zip(column, rows, strict=True):
         chain = [register, *parts] if op.accumulate else list(parts)
         steps: list[Operand | None] = [*chain[1:], *[None] * shuffles]
@@ -259,11 +259,19 @@ def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
             total = result
         if not steps:
             writer.emit("MOV", register, (total,))
-    add_effects(writer, start, "row_reduce", [op.src], op.dst, function=op.function, accumulate=int(op.accumulate))
+    add_row_reduce_effects(writer, start, op)
 
 
-def _rows_of(writer: RoleWriter, name: str, rows: int) -> list[list[Operand]]:
-    registers, layout = writer.tile_registers(name), writer.layout(name)
+def add_row_reduce_effects(writer: RoleWriter, start: int, op: RowReduce) -> None:
+    """Attach the effects of a row reduction to its code, which begins at `start`."""
+    columns = (op.src_col, op.src_cols) if op.src_cols else ()
+    accumulate = int(op.accumulate)
+    add_effects(writer, start, "row_reduce", [op.src], op.dst, columns, function=op.function, accumulate=accumulate)
+
+
+def _rows_of(writer: RoleWriter, op: RowReduce, rows: int) -> list[list[Operand]]:
+    layout = writer.layout(op.src)
+    registers = part_registers(writer, op.src, op.src_col, op.src_cols or layout.tile.cols)
     if layout.kind == "lane" or layout.tile.cols == 1:
         size = len(registers) // rows
         return [registers[i * size : (i + 1) * size] for i in range(rows)]
@@ -284,7 +292,8 @@ def add_effects(
 ) -> None:
     """Attach one effect a band to the last of its instructions (code from `start` on is in the order of bands).
 
-    `part`: first column and columns of the destination that are written.
+    `columns`: of an elementwise operation the first column of each source, of a row reduction first and number of
+    columns of its source. `part`: first column and columns of the destination that are written.
     """
     target = writer.layout(dst)
     first, width = part or (0, target.cols)
@@ -296,6 +305,8 @@ def add_effects(
             if kind == "elementwise" and access.cols > 1:
                 column = columns[index] if columns else 0
                 access = replace(access, col=access.col + column, cols=min(access.cols, width))
+            elif kind == "row_reduce" and columns:
+                access = replace(access, col=access.col + columns[0], cols=columns[1])
             reads.append(access)
         written = writer.tile_band(dst, band)
         if part:

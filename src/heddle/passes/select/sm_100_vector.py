@@ -94,19 +94,18 @@ def _pair(registers: list[Operand], index: int) -> Operand:
 def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
     """Several chains over the columns of each row: three-input maxima, or packed sums, and then over the chains."""
     source = writer.layout(op.src)
-    if source.kind != "lane" or source.cols < 2 * CHAINS or dtype_bytes(source.tile.dtype) != common.REGISTER_BYTES:
+    cols = op.src_cols or source.cols
+    if source.kind != "lane" or cols < 2 * CHAINS or dtype_bytes(source.tile.dtype) != common.REGISTER_BYTES:
         common.lower_row_reduce(writer, op)
         return
     start = len(writer.code)
-    registers = writer.tile_registers(op.src)
+    registers = common.part_registers(writer, op.src, op.src_col, cols)
     column = writer.tile_registers(op.dst)
     for row, result in enumerate(column):
-        parts = registers[row * source.cols : (row + 1) * source.cols]
+        parts = registers[row * cols : (row + 1) * cols]
         _reduce = _maximum if op.function == "max" else _sum
         _reduce(writer, parts, result, op.accumulate)
-    common.add_effects(
-        writer, start, "row_reduce", [op.src], op.dst, function=op.function, accumulate=int(op.accumulate)
-    )
+    common.add_row_reduce_effects(writer, start, op)
 
 
 def _maximum(writer: RoleWriter, parts: list[Operand], result: Operand, accumulate: bool) -> None:
