@@ -197,3 +197,13 @@ def test_the_bus_turns_only_where_a_step_reads_and_writes(read: int, written: in
     record = tilepass.ChipRecord(stores=(False,), ordinals=1, drains=False, turning=0.25, seen=seen, totals=totals)
     ratio, _ = tilepass.charges(record)
     assert ratio[0, 1] / 65536 == work
+
+
+@pytest.mark.parametrize(("direction", "waits"), [("load", True), ("store", False)])
+def test_only_loads_put_the_other_sms_ahead(direction: str, waits: bool) -> None:
+    m = machine("h100", sms=8)
+    program = stream_program(direction=direction, block_bytes=65536, steps=2, items=8, grid=8)
+    mem, _, _ = records(program, m, "warm")
+    kind = layout.KIND_LOAD if waits else layout.KIND_STORE
+    memory_access(mem, 0, 256, 0, kind, 0, 7 * 2, 0, 1, 65536, 0, 0, 0)
+    assert (mem[layout.L2_LEAD] > 0) == waits

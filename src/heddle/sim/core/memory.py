@@ -164,7 +164,7 @@ def locate(
     if record == 0:
         mem[OUTSIDE] += 1
         return serve_l2(mem, now, arrival, service), 0
-    served = represent_l2(mem, now, arrival, record, service)
+    served = represent_l2(mem, now, arrival, record, service, kind == KIND_LOAD)
     waits = (mem[record + RECORD_LATE] & mask) != 0
     if kind != KIND_LOAD:
         write_for_representative(mem, now, served, record, service, waits)

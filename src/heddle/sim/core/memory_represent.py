@@ -46,11 +46,12 @@ def find_record(mem: Buffer, stream: int, item: int, step: int) -> int:
     return int(mem[table + TABLE_OFFSET] + index * RECORD_WORDS)
 
 
-def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) -> int:
+def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int, holds: bool) -> int:
     """Charge L2 with what the whole chip moves while the representative moves `nbytes`; return when it is served.
 
     In the first round the representative comes after all SMs of lower rank; from then on they are ahead of it by the
-    longest wait that it had (the lead), as far as they can be (the record's reach).
+    longest wait that it had (the lead), as far as they can be (the record's reach). A wait counts only if it `holds`
+    the SM back: nothing in an SM waits for a store that is queued at L2.
     """
     own = duration(nbytes, mem[L2_COEFFICIENT])
     length = max(own, duration((nbytes * mem[record + RECORD_L2]) >> 16, mem[L2_COEFFICIENT]))
@@ -58,8 +59,9 @@ def represent_l2(mem: Buffer, now: int, arrival: int, record: int, nbytes: int) 
     start = max(mem[L2_FREE], now - mem[L2_LEAD])
     mem[L2_FREE] = start + length
     served = max(start + ahead, arrival + own)
-    reach = duration(mem[record + RECORD_L2_REACH], mem[L2_COEFFICIENT]) - own
-    mem[L2_LEAD] = max(mem[L2_LEAD], min(served - arrival - own, reach))
+    if holds:
+        reach = duration(mem[record + RECORD_L2_REACH], mem[L2_COEFFICIENT]) - own
+        mem[L2_LEAD] = max(mem[L2_LEAD], min(served - arrival - own, reach))
     return int(served)
 
 
