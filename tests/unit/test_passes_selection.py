@@ -130,7 +130,7 @@ def test_tensor_memory_is_read_in_blocks_of_32_columns() -> None:
 def test_tensor_memory_is_given_back_only_after_its_loads_are_complete() -> None:
     rows = list(compile_program(tiny.blackwell(), B200).instructions)
     last = max(i for i, row in enumerate(rows) if row.op == "LDTM")
-    fence = next(row for row in rows[last:] if row.op == "FENCE")
+    fence = next(row for row in rows[last:] if row.op == "FENCE.TM")
     loads = {row.control.write_barrier for row in rows if row.op == "LDTM"}
     assert loads <= fence.control.wait
 

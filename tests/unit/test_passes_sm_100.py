@@ -184,7 +184,7 @@ def test_one_wait_covers_all_stores_to_tensor_memory() -> None:
     rows = program(stored).instructions
     stores = rows_of("STTM", rows)
     assert [row.bytes for row in stores] == [32 * 4 * 16] * 2
-    wait = rows_of("FENCE", rows)[0]
+    wait = rows_of("FENCE.TM", rows)[0]
     assert {row.control.write_barrier for row in stores} <= wait.control.wait
     assert rows.index(stores[-1]) < rows.index(wait) < rows.index(rows_of("LDTM", rows)[0])
 

@@ -234,7 +234,7 @@ class Effects:
         for old in history.overlapping(touch.box):
             if old.mode == "write" and not old.proxy:
                 writer = cta.warps.get(old.site.warp)
-                if writer is not None and writer.fenced_cycle < old.begin:
+                if writer is not None and not writer.fenced(old.begin, touch.begin):
                     self.hazards.missing_fence(array, old, touch)
 
     def _resolve(self, doing: Doing, access: Access, cta: Cta, rank: int) -> tuple[TileArray, Box, History | None]:

@@ -89,7 +89,7 @@ class Replay:
                 if instruction.effect is not None and unit not in ASYNCHRONOUS_UNITS:
                     self.effects.perform(doing)
             elif instruction.op == "FENCE":
-                warp.fenced_cycle = begin
+                warp.fences.append(begin)
         if instruction.advance:
             advance(warp.rings, instruction.advance, self.depths)
 

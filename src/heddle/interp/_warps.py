@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from heddle.interp._arrays import TileArray
@@ -80,13 +81,18 @@ class Warp:
     copies: Groups = field(default_factory=Groups)
     bulk: Groups = field(default_factory=Groups)
     matrix: Groups = field(default_factory=Groups)
-    fenced_cycle: int = -1  # of its last FENCE
+    fences: list[int] = field(default_factory=list)  # cycles of its FENCEs
     last_bulk_store: int = -1  # its pc
 
     @property
     def rank(self) -> int:
         """Index of the warp in its role."""
         return self.index - self.role.first_warp
+
+    def fenced(self, first: int, last: int) -> bool:
+        """Tell whether a FENCE of this warp issued from cycle `first` to cycle `last`."""
+        at = bisect_left(self.fences, first)
+        return at < len(self.fences) and self.fences[at] <= last
 
     def release(self) -> Knowledge:
         """Return what the warp knows, its own work so far included, and begin a new stretch of its program."""

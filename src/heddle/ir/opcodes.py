@@ -98,6 +98,7 @@ _TABLE: dict[Unit, dict[str, str]] = {
         "ELECT": "pick one lane",
         "NOP": "no operation",
         "FENCE": "memory or proxy fence",
+        "FENCE.TM": "wait for the loads, or the stores, of tensor memory (sm_100)",
         "BRA": "forward branch not taken (cost only)",
     },
     Unit.VARIABLE: {

@@ -25,7 +25,7 @@ from heddle.passes.schedule.pipes import copy_cycles, occupancy
 from heddle.passes.timing import LATE_READERS
 
 FREE_UNITS = frozenset({Unit.FIXED, Unit.VARIABLE})  # these work on registers alone
-ORDERED_OPS = frozenset({"HMMA", "FENCE"})  # of the free units, but in the order of memory instructions
+ORDERED_OPS = frozenset({"HMMA", "FENCE", "FENCE.TM"})  # of the free units, but in the order of memory instructions
 Edges = dict[int, int]
 READ_CYCLES = 2  # from the start in such a unit to the release of its operands (docs/reference/engine.md, section 4)
 TOUCH_CYCLES = 1  # from an instruction that only orders registers to the next

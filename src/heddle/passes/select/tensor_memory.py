@@ -30,7 +30,7 @@ def lower_load_tensor_memory(writer: RoleWriter, op: LoadTensorMemory) -> None:
     for count, part, memory, target in _pieces(writer, registers, op.src, op.dst, 0, LOAD_COLUMNS):
         effect = writer.effect("copy", [memory], [target])
         writer.emit("LDTM", part, (address,), bytes=LANES * REGISTER_BYTES * count, effect=effect)
-    writer.emit("FENCE", after=registers)
+    writer.emit("FENCE.TM", after=registers)
 
 
 def lower_store_tensor_memory(writer: RoleWriter, op: StoreTensorMemory) -> None:
@@ -48,7 +48,7 @@ def lower_store_tensor_memory(writer: RoleWriter, op: StoreTensorMemory) -> None
         writer.emit("STTM", stored, (address, part), bytes=LANES * REGISTER_BYTES * count, effect=effect)
         writer.tensor_memory_stores.append(stored)
     if op.wait:
-        writer.emit("FENCE", after=writer.tensor_memory_stores)
+        writer.emit("FENCE.TM", after=writer.tensor_memory_stores)
         writer.tensor_memory_stores = []
 
 
