@@ -7,12 +7,17 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
+from agreement import differences
 from engine_builder import EXIT, op, program, role
+from heddle.errors import UserError
 from heddle.ir.warp import Instruction, Register, WarpProgram
 from heddle.ir.warp_fiber import OWN, Bind, FiberNote
 from heddle.machine import Machine, OpTiming, machine
+from heddle.sim import simulate
 from heddle.sim.reference.chip import Chip
-from heddle.sim.reference.engine import run_chip
+from heddle.sim.reference.engine import result_of, run_chip
 from heddle.sim.reference.fiber_thread import Change
 from heddle.sim.result import EventKind, Stall
 
@@ -96,8 +101,20 @@ def fiber_program(
 
 
 def run_fiber(p: WarpProgram, m: Machine | None = None, scheduler: Any = "gty") -> Chip:
-    """Run a program on one SM; return the chip with everything that it counted."""
-    return run_chip(p, m or fiber_machine(), "sm", "cold", 1000.0, scheduler, log=True)
+    """Run a program on one SM; return the reference engine's chip with everything that it counted.
+
+    The compiled engine runs it, too, and must agree, so that every golden test holds for both.
+    """
+    m = m or fiber_machine()
+    options: dict[str, Any] = {"mode": "sm", "l2_state": "cold", "clock_mhz": 1000.0, "scheduler": scheduler}
+    try:
+        chip = run_chip(p, m, "sm", "cold", 1000.0, scheduler, log=True)
+    except UserError:
+        with pytest.raises(UserError):
+            simulate(p, m, **options)
+        raise
+    assert not differences(result_of(chip, 1000.0), simulate(p, m, **options))
+    return chip
 
 
 def issued(chip: Chip, weft: int) -> list[int]:

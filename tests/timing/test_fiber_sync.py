@@ -9,7 +9,7 @@ import pytest
 
 from engine_builder import EXIT, R, loop, op, program, role
 from fiber_builder import SETUP, at, bind, bit, fiber_machine, fiber_program, issued, nops, run_fiber, states
-from heddle.errors import UnsupportedError, UserError
+from heddle.errors import UserError
 from heddle.ir.warp import Count, Instruction, WarpProgram
 from heddle.ir.warp_fiber import FiberNote
 from heddle.machine import machine
@@ -196,11 +196,10 @@ def test_cuda_native_changes_nothing_else() -> None:
     assert native.pipe_busy == baseline.pipe_busy
 
 
-def test_simulate_runs_fiber_on_the_reference_only() -> None:
+@pytest.mark.parametrize("engine", ["reference", "compiled", "python"])
+def test_simulate_runs_fiber_on_every_engine(engine: str) -> None:
     p = fiber_program({0: [op("NOP")]})
-    assert simulate(p, fiber_machine(), engine="reference", mode="sm", l2_state="cold").cycles == SETUP + 2
-    with pytest.raises(UnsupportedError, match=r'hint: use heddle\.sim\.simulate with engine="reference"'):
-        simulate(p, fiber_machine(), mode="sm")
+    assert simulate(p, fiber_machine(), engine=engine, mode="sm", l2_state="cold").cycles == SETUP + 2
 
 
 def test_a_loop_in_weft_0_may_meet_again_and_again() -> None:

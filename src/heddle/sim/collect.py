@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
+from heddle.sim import fiber_faults
 from heddle.sim.core import layout as c
+from heddle.sim.core import layout_fiber as f
 from heddle.sim.prepare import timing_of
-from heddle.sim.result import SimResult, Stall
+from heddle.sim.result import FiberCounts, SimResult, Stall
 
 if TYPE_CHECKING:
     from heddle.sim.session import Sim
@@ -30,6 +32,17 @@ def pipe_busy(
     return busy
 
 
+def fiber_counts(state: NDArray[np.int64]) -> FiberCounts:
+    """Return what happened in the register files."""
+    return FiberCounts(
+        crossbar_reads=int(state[f.H_CROSSED]),
+        port_denials=int(state[f.H_DENIED]),
+        shared_reads=int(state[f.H_SHARED_READS]),
+        bits_set=int(state[f.H_BITS_SET]),
+        bits_cleared=int(state[f.H_BITS_CLEARED]),
+    )
+
+
 def collect(sim: Sim, log: NDArray[Any] | None, fast_forwarded: int, repeats: list[tuple[int, int, int]]) -> SimResult:
     """Return the result of what `sim` has simulated so far."""
     state, extent, machine = sim.flushed_state(), sim.extent, sim.machine
@@ -41,7 +54,8 @@ def collect(sim: Sim, log: NDArray[Any] | None, fast_forwarded: int, repeats: li
     sms = [extent.sm(sm) for sm in range(extent.sms)]
     acted = stalls_pc[:, Stall.SELECTED] - pcs.reshape(-1, c.REASONS)[:, c.ACCOUNT_OFF]
     busy = pipe_busy(sim.program, machine, sim.rows, acted)
-    matrix = sum(int(state[at + c.S_MATRIX_BUSY]) for at in sms) / (1 << c.TICK_BITS)
+    weft_busy = int(state[f.H_WEFT_BUSY]) / machine.subpartitions
+    matrix = sum(int(state[at + c.S_MATRIX_BUSY]) for at in sms)
     cycles = int(state[c.H_END]) if sim.finished else int(state[c.H_TIME])
     traffic = sim.memory.traffic()
     items = slice(extent.base["item_done"], extent.base["item_done"] + len(sim.program.work.items))
@@ -57,7 +71,7 @@ def collect(sim: Sim, log: NDArray[Any] | None, fast_forwarded: int, repeats: li
             name: extent.sms * (machine.subpartitions if pipe.scope == "subpartition" else 1)
             for name, pipe in machine.pipes.items()
         },
-        tensor_busy_cycles=matrix + busy.get("tensor", 0.0) / machine.subpartitions,
+        tensor_busy_cycles=(matrix + weft_busy) / (1 << c.TICK_BITS) + busy.get("tensor", 0.0) / machine.subpartitions,
         issue_slots_used=issued,
         active_warp_cycles=int(stalls.sum()),
         dram_read_bytes=traffic.dram_read_bytes,
@@ -72,4 +86,6 @@ def collect(sim: Sim, log: NDArray[Any] | None, fast_forwarded: int, repeats: li
         log=log,
         repeats=repeats,
         item_done_cycles=state[items].copy(),
+        fiber=fiber_counts(state) if sim.program.mode == "fiber" else None,
+        warnings=fiber_faults.warnings(sim),
     )

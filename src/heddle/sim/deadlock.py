@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Instruction, WarpProgram
+from heddle.sim import deadlock_fiber
 from heddle.sim.core import blocked
 from heddle.sim.core import layout as c
 from heddle.sim.core.rows import queue_of, waits_of
@@ -118,10 +119,11 @@ class _Reader:
             c.ST_MBARRIER: self._mbarrier,
             c.ST_BARRIER: self._barrier,
             c.ST_GMMA: self._collective,
-            c.ST_PENDING: self._collective,
+            c.ST_PENDING: self._pending,
             c.ST_SEMAPHORE: self._semaphore,
             c.ST_CANDIDATE: self._candidate,
             c.ST_TIMED: self._time,
+            c.ST_MEET: self._meeting,
         }
         return kinds[state](at, pc)
 
@@ -174,7 +176,23 @@ class _Reader:
         value = int(self.state[self.sim.extent.base["semaphores"] + index * c.A_WORDS])
         return f"waits for global semaphore {index} to reach {int(self.state[at + c.W_ASK])}; it is {value}", ()
 
+    def _meeting(self, at: int, pc: int) -> tuple[str, tuple[str, ...]]:
+        return deadlock_fiber.meeting(self.sim, at), ()
+
+    def _pending(self, at: int, pc: int) -> tuple[str, tuple[str, ...]]:
+        if self.state[at + c.W_GROUP]:
+            return self._collective(at, pc)
+        return "waits for the dependence counter of a matrix instruction that has not started", ()
+
+    def _weft(self, at: int, pc: int) -> tuple[str, tuple[str, ...]] | None:
+        """Return what a weft waits for if it is a bit or a matrix queue."""
+        held = deadlock_fiber.bit_wait(self.sim, at, pc, lambda pc: _line(self.program, pc))
+        queue = deadlock_fiber.weft_queue(self.sim, at, self.program.instructions[pc])
+        return held if held is not None or queue is None else (queue, ())
+
     def _candidate(self, at: int, pc: int) -> tuple[str, tuple[str, ...]]:
+        if self.program.mode == "fiber" and (held := self._weft(at, pc)) is not None:
+            return held
         if OPCODES[self.program.instructions[pc].op].unit is Unit.WGMMA:
             group = int(self.state[at + c.W_GROUP])
             ahead = int(self.state[at + c.W_MMA_COUNT]) - int(self.state[group + c.G_FORMED])

@@ -18,18 +18,23 @@ from heddle.ir.warp import LOOP_LEVELS, SCOREBOARDS, Instruction, WarpProgram
 from heddle.machine.spec import Machine, OpTiming
 from heddle.sim.buffers import zeros
 from heddle.sim.core import layout as c
+from heddle.sim.core.layout_fiber import Y_WORDS
 from heddle.sim.prepare_ports import PortReads, port_reads
 from heddle.sim.result import Stall
 
 TICKS_PER_CYCLE = 1 << c.TICK_BITS
 
-CONDITIONAL = {Unit.GROUP_WAIT, Unit.BULK_WAIT, Unit.WGMMA_WAIT, Unit.MBARRIER_WAIT, Unit.SEM_ACQUIRE}
+CONDITIONAL = {
+    Unit.GROUP_WAIT, Unit.BULK_WAIT, Unit.WGMMA_WAIT, Unit.MBARRIER_WAIT, Unit.SEM_ACQUIRE, Unit.SET_FIBER_NUM,
+}  # fmt: skip
 OWN_COUNTERS = {
     Unit.SHARED, Unit.GLOBAL, Unit.BULK_STORE, Unit.WGMMA, Unit.TCGEN05_MMA, Unit.TMEM_LOAD, Unit.TMEM_STORE,
+    Unit.WEFT_MMA,
 }  # fmt: skip
 QUEUES = {
     Unit.SHARED: c.QUEUE_LSU, Unit.GLOBAL: c.QUEUE_LSU, Unit.WGMMA: c.QUEUE_WGMMA,
     Unit.BULK_LOAD: c.QUEUE_TMA, Unit.BULK_STORE: c.QUEUE_TMA, Unit.TCGEN05_MMA: c.QUEUE_TCGEN05,
+    Unit.WEFT_MMA: c.QUEUE_WEFT,
 }  # fmt: skip
 MIO_PIPES = ("lsu", "tma")
 BY = {"warp": c.BY_WARP, "group": c.BY_GROUP, "role": c.BY_ROLE}
@@ -101,7 +106,7 @@ def cause_of(instruction: Instruction) -> Stall:
     unit = OPCODES[instruction.op].unit
     if unit in (Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE):
         return Stall.LONG_SCOREBOARD
-    return Stall.MATRIX_SCOREBOARD if instruction.op == "HMMA" else Stall.SHORT_SCOREBOARD
+    return Stall.MATRIX_SCOREBOARD if instruction.op == "HMMA" or unit is Unit.WEFT_MMA else Stall.SHORT_SCOREBOARD
 
 
 def branch_targets(program: WarpProgram) -> set[int]:
@@ -176,7 +181,7 @@ def _hot(
 
 def _queue_cause(unit: Unit) -> Stall:
     """Return the reason while the unit's queue is full."""
-    if unit in (Unit.WGMMA, Unit.TCGEN05_MMA):
+    if unit in (Unit.WGMMA, Unit.TCGEN05_MMA, Unit.WEFT_MMA):
         return Stall.GMMA
     return Stall.LG_THROTTLE if unit is Unit.GLOBAL else Stall.MIO_THROTTLE
 
@@ -213,19 +218,32 @@ def prepare(program: WarpProgram, machine: Machine) -> NDArray[np.int64]:
 
     Raises UserError if an instruction names something that the program or the machine does not have.
     """
+    from heddle.sim.prepare_fiber import bases, is_remote, prepare_fiber
     from heddle.sim.prepare_units import fill_unit
 
     names, count = names_of(program, machine), len(program.instructions)
-    rows = zeros(count * (c.P_WORDS + c.X_WORDS))
+    parts = c.P_WORDS + c.X_WORDS + (0 if program.mode == "simt" else Y_WORDS)
+    rows, kept = zeros(count * parts), []
     targets = branch_targets(program)
+    base = bases(program) if program.mode == "fiber" else {}
     for pc in range(count):
         _check(program, pc)
+        remote = program.mode == "fiber" and is_remote(program.instructions[pc])
+        reads = port_reads(program, machine, pc, targets, base.get(pc, 0), remote=remote)
+        kept.append(reads.kept)
         hot = rows[pc * c.P_WORDS : (pc + 1) * c.P_WORDS]
         start = count * c.P_WORDS + pc * c.X_WORDS
         hot[c.P_COLD] = start
-        _hot(hot, program, machine, pc, names, reads := port_reads(program, machine, pc, targets))
+        _hot(hot, program, machine, pc, names, reads)
         cold = rows[start : start + c.X_WORDS]
         cold[c.X_PORTS_REUSE] = reads.reuse
         _cold(cold, program, machine, pc, names)
         fill_unit(cold, program, machine, pc, names)
+    if program.mode != "simt":
+        rows[fiber_rows(program) :] = prepare_fiber(program, machine, kept)
     return rows
+
+
+def fiber_rows(program: WarpProgram) -> int:
+    """Return where the third part of a program's rows begins."""
+    return len(program.instructions) * (c.P_WORDS + c.X_WORDS)

@@ -8,10 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import InternalError, UnsupportedError, UserError, unknown_name
+from heddle.errors import InternalError, UserError, unknown_name
 from heddle.ir.warp import WarpProgram
+from heddle.ir.warp_verify import verify
 from heddle.machine.spec import Machine
-from heddle.sim import deadlock
+from heddle.sim import deadlock, fiber_faults
 from heddle.sim.collect import collect
 from heddle.sim.core import layout as c
 from heddle.sim.core_loader import Core, load_core, set_policy
@@ -65,10 +66,7 @@ class Sim:
         if log not in LOGS:
             raise unknown_name("log level", log, LOGS)
         if program.mode != "simt":
-            raise UnsupportedError(
-                f"{program.name} is a program of mode {program.mode!r}; engine {engine!r} runs mode simt",
-                hint='use heddle.sim.simulate with engine="reference"',
-            )
+            verify(program, machine)
         self.machine, self.program, self.mode = machine, program, mode
         self.clock_mhz = machine.max_clock_mhz if clock_mhz is None else clock_mhz
         self.plan = plan_launch(program, machine)
@@ -80,7 +78,8 @@ class Sim:
         self._log = EventLog(self.state, self.extent.sms if log != "sm0" else 1, LOGS[log])
         self.finished = False
         self._start(l2_state)
-        self._forward = FastForward(program, self.extent, self.memory.buffer, enabled=fast_forward and mode != "chip")
+        enabled = fast_forward and mode != "chip" and program.mode != "fiber"
+        self._forward = FastForward(program, self.extent, self.memory.buffer, enabled=enabled)
 
     def _start(self, l2_state: str) -> None:
         """Set what depends on the options, and launch the first clusters."""
@@ -118,6 +117,8 @@ class Sim:
         while not self.finished:
             why = core.run(self.state, self.rows, self._log.buffer, self.memory.buffer, self._forward.buffer, until)
             if why == core.DONE:
+                if never := fiber_faults.unfinished(self):
+                    raise UserError(never, hint=fiber_faults.GROUPS_HINT)
                 self.finished = True
             elif why == core.PAUSED:
                 break
@@ -132,6 +133,8 @@ class Sim:
     def _broken(self) -> Exception:
         """Return the error for a state with an error word; a scheduler policy's own exception is its cause."""
         error = int(self.state[c.H_ERROR])
+        if (fault := fiber_faults.fault(self, error)) is not None:
+            return fault
         if error != c.ERROR_POLICY:
             return InternalError(f"the engine ran out of room (error {error})")
         failures = self._policy.failures if self._policy is not None else []

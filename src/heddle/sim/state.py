@@ -117,6 +117,8 @@ def extent_of(program: WarpProgram, plan: LaunchPlan, mode: str) -> Extent:
 
 def _place_regions(extent: Extent, program: WarpProgram, plan: LaunchPlan) -> None:
     """Lay the regions out one after the other."""
+    from heddle.sim.state_fiber import place_fiber
+
     ctas = extent.sms * extent.slots
     extent.place("header", c.H_WORDS)
     extent.place("next", extent.sms)
@@ -126,6 +128,7 @@ def _place_regions(extent: Extent, program: WarpProgram, plan: LaunchPlan) -> No
     extent.place("clusters", extent.groups * extent.slots * c.K_WORDS)
     extent.place("groups", ctas * extent.group_records * c.G_WORDS)
     extent.place("mbarriers", ctas * extent.mbarriers * c.B_WORDS)
+    place_fiber(extent, program)
     extent.place("semaphores", extent.semaphores * c.A_WORDS)
     extent.place("lines", extent.sms * extent.lines)
     extent.place("contexts", ctas * extent.warps_per_cta)
@@ -280,6 +283,9 @@ def _fill_work(state: Array, extent: Extent, program: WarpProgram, plan: LaunchP
 
 def build_state(program: WarpProgram, machine: Machine, plan: LaunchPlan, mode: str) -> tuple[Array, Extent]:
     """Return the state before the first launch. Raises UserError for what the engine has no room for."""
+    from heddle.sim.prepare import fiber_rows
+    from heddle.sim.state_fiber import fill_fiber
+
     if machine.subpartitions != c.SUBPARTITIONS:
         raise UserError(f"{machine.name} has {machine.subpartitions} subpartitions; the engine takes {c.SUBPARTITIONS}")
     for name in ("lsu_queue_depth", "wgmma_queue_depth", "tcgen05_queue_depth"):
@@ -293,6 +299,7 @@ def build_state(program: WarpProgram, machine: Machine, plan: LaunchPlan, mode: 
     _fill_machine(state, machine, program)
     _fill_sms(state, extent, plan)
     _fill_ctas(state, extent, program, plan)
+    fill_fiber(state, extent, program, machine, fiber_rows(program))
     _fill_work(state, extent, program, plan, mode)
     return state, extent
 

@@ -14,6 +14,7 @@ from heddle.sim.core.layout import (
     FLAGS_BY_OR_QUEUE,
     G_FORMED,
     G_START,
+    H_FIBER,
     H_LSU_DEPTH,
     H_TCGEN05_DEPTH,
     H_WGMMA_DEPTH,
@@ -50,6 +51,7 @@ from heddle.sim.core.layout import (
     W_BIT,
     W_DONE,
     W_GROUP,
+    W_HELD,
     W_MMA_COUNT,
     W_ROW,
     W_SURE,
@@ -161,7 +163,7 @@ def credit_blocked(M: State, P: Program, sub: int, warp: int, until: int) -> Non
     row = M[warp + W_ROW]
     cold = P[row + P_COLD]
     if until <= M[warp + W_SURE]:
-        credit(M, P, warp, P[cold + X_PIPE_CAUSE], until)
+        credit(M, P, warp, M[warp + W_HELD] if M[H_FIBER] != 0 else P[cold + X_PIPE_CAUSE], until)
         return
     if queue_of(P, row) != QUEUE_NONE:
         credit(M, P, warp, P[cold + X_QUEUE_CAUSE], min(until, queue_until(M, P, sub, warp, row)))

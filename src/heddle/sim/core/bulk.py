@@ -16,8 +16,10 @@ from heddle.sim.core.layout import (
     H_CLUSTER_SIZE,
     H_END,
     H_LOG,
+    H_READ,
     H_REMOTE,
     H_SLOTS,
+    H_WRITTEN,
     K_CTAS,
     LOG_COPY,
     LOG_STORE,
@@ -92,6 +94,7 @@ def issue_bulk_load(M: State, P: Program, L: State, X: State, warp: int, row: in
     else:
         answer = multicast(M, P, L, X, warp, row, t, leave)
     set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], answer)
+    M[H_WRITTEN] = answer
 
 
 def multicast(M: State, P: Program, L: State, X: State, warp: int, row: int, t: int, leave: int) -> int:
@@ -143,5 +146,6 @@ def issue_bulk_store(M: State, P: Program, L: State, X: State, warp: int, row: i
     M[H_END] = max(M[H_END], answer)
     set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], read)
     set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], answer)
+    M[H_WRITTEN], M[H_READ] = answer, read
     if M[H_LOG] == 2:
         record(M, P, L, warp, row, LOG_STORE, t, read, 0)

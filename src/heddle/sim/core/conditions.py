@@ -41,12 +41,13 @@ from heddle.sim.core.layout import (
     X_BARRIER_CTA,
     X_PENDING,
 )
+from heddle.sim.core.meeting import arrive_at_meeting
 from heddle.sim.core.rows import is_off, unit_of
 from heddle.sim.core.wake import make_candidate, sleep
 from heddle.sim.result import Stall
 
 GROUP_WAIT, BULK_WAIT, WGMMA_WAIT = int(Unit.GROUP_WAIT), int(Unit.BULK_WAIT), int(Unit.WGMMA_WAIT)
-MBARRIER_WAIT = int(Unit.MBARRIER_WAIT)
+MBARRIER_WAIT, SET_FIBER_NUM = int(Unit.MBARRIER_WAIT), int(Unit.SET_FIBER_NUM)
 LONG_SCOREBOARD, GMMA = int(Stall.LONG_SCOREBOARD), int(Stall.GMMA)
 MBARRIER, SEMAPHORE = int(Stall.MBARRIER), int(Stall.SEMAPHORE)
 
@@ -120,6 +121,8 @@ def test_condition(M: State, P: Program, warp: int, t: int) -> None:
         test_mbarrier(M, P, warp, t)
     elif unit == WGMMA_WAIT:
         test_wgmma(M, P, warp, t)
+    elif unit == SET_FIBER_NUM:
+        arrive_at_meeting(M, P, warp, t)
     elif unit == GROUP_WAIT:
         wait_until(M, warp, groups_end(M, M[warp + W_COPY_COUNT], warp + W_COPY, pending), LONG_SCOREBOARD, t)
     elif unit == BULK_WAIT:

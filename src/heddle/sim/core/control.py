@@ -9,12 +9,15 @@ from heddle.sim.core.layout import (
     B_PARITY,
     B_WAITERS,
     B_WORDS,
+    C_ARRIVED,
+    C_CLUSTER,
     C_FIRST,
     C_GROUPS,
     C_LIVE,
     C_MBARRIERS,
     C_NAMED,
     C_READ,
+    C_REGISTERS,
     C_VISIBLE,
     C_WORDS,
     E_KIND,
@@ -32,11 +35,13 @@ from heddle.sim.core.layout import (
     H_ANCHOR,
     H_ANCHOR_HIT,
     H_ATTRIBUTES,
+    H_BITS,
     H_CLUSTER_SIZE,
     H_CONTEXTS,
     H_END,
     H_ERROR,
     H_FETCH,
+    H_FIBER,
     H_GRID,
     H_GROUPS_PER_CTA,
     H_HEAP,
@@ -80,24 +85,30 @@ from heddle.sim.core.layout import (
     W_ENTRY,
     W_EXITS,
     W_FETCH,
+    W_GROUPED,
     W_ITEM,
     W_ITEM_INDEX,
     W_ITEM_NUMBER,
     W_ITEM_ORDINAL,
     W_LINK,
     W_NEXT_OK,
+    W_OWNER,
     W_PHASE,
     W_REASON,
     W_ROW,
     W_RUNS,
     W_SM,
     W_STATE,
+    W_VACANT,
     X_COUNT,
     X_COUNT_ATTRIBUTE,
     X_ID,
     X_LEVEL,
     X_LINE,
 )
+from heddle.sim.core.layout_fiber import H_OWNERS
+from heddle.sim.core.meeting import check_meeting
+from heddle.sim.core.thread_end import end_threads
 from heddle.sim.core.wake import sleep
 from heddle.sim.result import Stall
 
@@ -184,19 +195,31 @@ def take_next_item(M: State, warp: int, t: int) -> bool:
     return True
 
 
-def exit_warp(M: State, warp: int, t: int) -> None:
-    """End a warp; the last one ends its CTA, the last CTA frees the cluster's slot."""
+def exit_warp(M: State, P: Program, warp: int, t: int) -> None:
+    """End a warp; the last one ends its CTA."""
     M[warp + W_STATE] = ST_DEAD
     M[H_LIVE] -= 1
     finish_item(M, warp, t + 1)
-    cta, cluster = M[warp + W_CTA], M[warp + W_CLUSTER]
+    cta = M[warp + W_CTA]
     M[cta + C_LIVE] -= 1
     M[H_END] = max(M[H_END], t + 1)
     if M[cta + C_LIVE] == 0:
-        M[cluster + K_FREE] = max(M[cluster + K_FREE], max(t + 1, M[cta + C_READ]))
-        M[cluster + K_LIVE] -= 1
-        if M[cluster + K_LIVE] == 0 and M[H_SCHEDULE] == SCHEDULE_LAUNCH and M[H_QUEUE_NEXT] < M[H_QUEUE_COUNT]:
-            post(M, M[cluster + K_FREE], EV_LAUNCH, cluster, 0, 0)
+        end_cta(M, cta, t)
+    elif M[cta + C_ARRIVED] != 0:
+        check_meeting(M, P, cta, t)
+
+
+def end_cta(M: State, cta: int, t: int) -> None:
+    """End a CTA in cycle t; the last one frees the cluster's slot."""
+    cluster = M[cta + C_CLUSTER]
+    M[cluster + K_FREE] = max(M[cluster + K_FREE], max(t + 1, M[cta + C_READ]))
+    M[cluster + K_LIVE] -= 1
+    if M[cluster + K_LIVE] != 0:
+        return
+    if M[H_BITS] != 0:
+        end_threads(M, cluster)
+    elif M[H_SCHEDULE] == SCHEDULE_LAUNCH and M[H_QUEUE_NEXT] < M[H_QUEUE_COUNT]:
+        post(M, M[cluster + K_FREE], EV_LAUNCH, cluster, 0, 0)
 
 
 def fetch(M: State, P: Program, warp: int, row: int, t: int) -> None:
@@ -219,6 +242,10 @@ def reset_warp(M: State, warp: int) -> None:
     M[warp + W_PHASE] = 0
     M[warp + W_RUNS] = 0
     M[warp + W_ROW] = M[warp + W_ENTRY]
+    M[warp + W_GROUPED] = 0
+    M[warp + W_VACANT] = 0
+    M[H_OWNERS] += 1
+    M[warp + W_OWNER] = M[H_OWNERS]
 
 
 def lose_signals(M: State, cta: int) -> None:
@@ -241,6 +268,8 @@ def reset_cta(M: State, cta: int) -> None:
     M[cta + C_LIVE] = 0
     M[cta + C_READ] = 0
     M[cta + C_VISIBLE] = 0
+    for k in range(C_ARRIVED, C_REGISTERS):
+        M[cta + k] = 0
     for k in range(C_NAMED, C_NAMED + 2 * NAMED):
         M[cta + k] = 0
     for i in range(M[H_MBARRIERS]):
@@ -281,7 +310,9 @@ def launch_cluster(M: State, P: Program, cluster: int, item: int, ordinal: int, 
             M[group + i * G_WORDS + G_FORMED] = 0
         for i in range(M[H_WARPS_PER_CTA]):
             warp = M[M[H_CONTEXTS] + M[cta + C_FIRST] + i]
-            if M[warp + W_ABSENT] == 0:
+            if M[H_FIBER] != 0 and i > 0:
+                M[warp + W_VACANT] = 1 - M[warp + W_ABSENT]  # weft 0 starts the others
+            elif M[warp + W_ABSENT] == 0:
                 launch_warp(M, P, warp, item, ordinal, launch, start)
         M[cluster + K_LIVE] += 1
         cta += M[H_SLOTS] * C_WORDS

@@ -6,6 +6,7 @@ from heddle.sim.core.accounting import credit, credit_own_waits
 from heddle.sim.core.barriers import MBARRIER, SEMAPHORE
 from heddle.sim.core.blocked import NOT_SELECTED, credit_blocked
 from heddle.sim.core.conditions import GMMA
+from heddle.sim.core.fiber_sync import FIBER_SYNC
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     H_WARP_COUNT,
@@ -15,6 +16,7 @@ from heddle.sim.core.layout import (
     ST_DEAD,
     ST_GMMA,
     ST_MBARRIER,
+    ST_MEET,
     ST_SEMAPHORE,
     ST_TIMED,
     W_BIT,
@@ -43,6 +45,8 @@ def flush_warp(M: State, P: Program, warp: int, t: int) -> None:
         credit(M, P, warp, GMMA, t)
     elif state == ST_SEMAPHORE:
         credit(M, P, warp, SEMAPHORE, t)
+    elif state == ST_MEET:
+        credit(M, P, warp, FIBER_SYNC, t)
     elif state != ST_DEAD:
         credit_own_waits(M, P, warp, t)
 

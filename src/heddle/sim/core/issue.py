@@ -152,7 +152,7 @@ def issue_control(M: State, P: Program, warp: int, row: int, t: int) -> int:
         return branch(M, P, warp, row, cold, take_skip(M, P, warp, cold), t)
     if unit == NEXT_ITEM:
         return branch(M, P, warp, row, cold, take_next_item(M, warp, t), t)
-    exit_warp(M, warp, t)
+    exit_warp(M, P, warp, t)
     return -1
 
 

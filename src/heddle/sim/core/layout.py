@@ -103,11 +103,19 @@ H_POLICY_ADDRESS = 66  # of a user's compiled policy
 H_ANSWERS = 72  # 16 words: answers of a multicast
 H_READS = 96  # MOST_READS words: ticks of n register reads while accumulators take their share of the ports
 H_DEPTH = 352  # RINGS words: depth of each ring of the program
-H_WORDS = 384
+H_FIBER = 46  # 1: a program of mode fiber; 0: nothing of `layout_fiber` is looked at but meetings
+H_BITS = 48  # 1: registers have full and empty bits
+H_MEETING = 49  # set in a cycle in which wefts issue a SETFIBER together
+H_WRITTEN = 54  # cycle from which the result of the instruction that issues now is there
+H_READ = 70  # cycle in which its operands have been read
+H_DRAINING = 71  # 1: some cluster has ended, but an operation on its registers has not started
+H_FIBER_WORDS = 384  # `layout_fiber`
+H_WORDS = 416
 
 SCHEDULE_STATIC, SCHEDULE_LAUNCH, SCHEDULE_DYNAMIC = 0, 1, 2
 POLICY_GTY, POLICY_GTO, POLICY_LRR, POLICY_USER = 0, 1, 2, 3
 ERROR_NONE, ERROR_ITEM_SLOTS, ERROR_HEAP, ERROR_POLICY = 0, 1, 2, 3
+ERROR_MEETING, ERROR_GROUP, ERROR_OPERATIONS = 4, 5, 6
 
 # ---- subpartition, inside an SM record
 Q_NEXT = 0  # next cycle in which something can happen here
@@ -207,9 +215,19 @@ W_BOUND = 232  # LEVELS: count that the loop was last tested against
 W_RUNS = 236  # with log 2: runs of equal states since the last issue, ...
 W_RUN = 237  # ... RUNS pairs: reason, first cycle
 W_PHASE_REASON = 301
-W_WORDS = 304
+W_HELD = 302  # in a program of mode fiber: the reason of the cycles up to W_SURE
+W_VACANT = 303  # 1: a SETFIBER may start a weft here
+W_OWNER = 304  # number of the weft: one that is masked and comes back has another
+W_BASE = 305  # of its role: added to registers without a place
+W_REGISTERS = 306  # address of the records of its FIBER-thread's registers
+W_OPS = 307  # address of its ring of matrix instructions in flight
+W_OP_HEAD = 308
+W_OP_TAIL = 309
+W_GROUPED = 310  # group instructions issued
+W_WORDS = 312
 
 ST_DEAD, ST_TIMED, ST_CANDIDATE, ST_PENDING, ST_MBARRIER, ST_GMMA, ST_BARRIER, ST_SEMAPHORE = 0, 1, 2, 3, 4, 5, 6, 7
+ST_MEET = 8  # at a SETFIBER
 
 # ---- CTA
 C_LIVE = 0
@@ -223,7 +241,15 @@ C_GROUPS = 7
 C_NAMED = 8  # NAMED * 2 words: arrived, first waiter
 C_FIRST = 40  # of its warps in the list at H_CONTEXTS
 C_SLOT = 41
-C_WORDS = 44
+C_ARRIVED = 42  # wefts that wait at a SETFIBER
+C_MEETS = 43  # 1: they issue it in this cycle
+C_REST = 44  # cycle in which nothing is in flight on its registers, of what is known
+C_UNKNOWN = 45  # operations whose end is not known
+C_POOL_REST = 46  # the same of the pool, seen by all
+C_POOL_UNKNOWN = 47
+C_REGISTERS = 48  # address of the records of its registers
+C_QUADS = 49  # address of its groups of four wefts
+C_WORDS = 56
 
 # ---- cluster slot
 K_LIVE = 0  # CTAs that have not ended
@@ -234,6 +260,7 @@ K_WAITERS = 5
 K_SM = 6  # address of the SM of rank 0
 K_SLOT = 7
 K_CTAS = 8  # address of rank 0's CTA record
+K_DRAINS = 9  # 1: it has ended, but an operation on its registers has not started
 K_ITEM = 16  # ITEM_SLOTS
 K_WORDS = 80
 
@@ -276,6 +303,10 @@ EV_SEMAPHORE = 3  # semaphore E_WHERE grows
 EV_LAUNCH = 4  # cluster slot E_WHERE is free
 EV_BYTES = 5  # bytes of a copy into another CTA count at mbarrier E_WHERE
 EV_LOST = 6  # was a signal to a CTA that has ended
+EV_MEET = 7  # the wefts of CTA E_WHERE issue their SETFIBER
+EV_BIT = 8  # change E_ROW of the bits of register E_WHERE becomes visible
+EV_WRITE_BACK = 9  # matrix operation E_WHERE writes its accumulators
+EV_FETCH = 10  # matrix operation E_WHERE fetches its operands
 
 # ---- program row: what serves most instructions, ...
 P_FLAGS = 0  # unit, who acts, queue, counters, FLAG_* (`core.rows`)
@@ -340,7 +371,7 @@ FLAG_CONDITION = 1 << 21  # has a condition d
 FLAG_ADVANCE = 1 << 22  # steps rings
 FLAGS_BY_OR_QUEUE = BY_MASK << BY_SHIFT | QUEUE_MASK << QUEUE_SHIFT
 BY_WARP, BY_GROUP, BY_ROLE = 0, 1, 2
-QUEUE_NONE, QUEUE_LSU, QUEUE_WGMMA, QUEUE_TMA, QUEUE_TCGEN05 = 0, 1, 2, 3, 4
+QUEUE_NONE, QUEUE_LSU, QUEUE_WGMMA, QUEUE_TMA, QUEUE_TCGEN05, QUEUE_WEFT = 0, 1, 2, 3, 4, 5
 
 # ---- log record
 L_KIND, L_SM, L_SLOT, L_WARP, L_PC, L_ITEM = 0, 1, 2, 3, 4, 5

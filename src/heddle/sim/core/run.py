@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from heddle.sim.core.busy_bits import rouse_waiters, see
 from heddle.sim.core.conditions import grow_semaphore, release_waiters
 from heddle.sim.core.control import launch_next
 from heddle.sim.core.fast_forward import look
+from heddle.sim.core.fiber_sync import meet_all
 from heddle.sim.core.heap import Program, State, drop_first, next_event
 from heddle.sim.core.layout import (
     B_ARRIVED,
     B_BYTES,
     B_COUNT,
     B_PARITY,
+    C_MEETS,
     E_KIND,
     E_ROW,
     E_SM,
     E_WHERE,
     EV_ARRIVE,
+    EV_BIT,
     EV_BYTES,
     EV_COPY,
     EV_LAND,
     EV_LAUNCH,
+    EV_LOST,
+    EV_MEET,
     EV_SEMAPHORE,
+    EV_WRITE_BACK,
     H_ANCHOR_HIT,
+    H_BITS,
+    H_DRAINING,
     H_ERROR,
     H_FULL_LOG,
     H_HEAP,
@@ -30,20 +39,26 @@ from heddle.sim.core.layout import (
     H_LOG,
     H_LOG_CAPACITY,
     H_LOG_COUNT,
+    H_MEETING,
     H_NEXT,
+    H_SCHEDULE,
     H_SM,
     H_SMS,
     H_TIME,
     INF,
     P_COLD,
     S_WORDS,
+    SCHEDULE_LAUNCH,
     TICK_BITS,
     X_BYTES,
     X_SHARED,
 )
 from heddle.sim.core.log import record_phase
+from heddle.sim.core.matrix_ops import write_back
 from heddle.sim.core.shared import add_backlog
 from heddle.sim.core.step import step_sm
+from heddle.sim.core.thread_end import clear_threads, end_drained
+from heddle.sim.core.weft_matrix import fetch_operands
 
 DONE, PAUSED, DEADLOCK, LOG_FULL, BROKEN = 0, 1, 2, 3, 4
 
@@ -82,7 +97,34 @@ def happen(M: State, P: Program, L: State, event: int, t: int) -> None:
     elif kind == EV_SEMAPHORE:
         grow_semaphore(M, P, where, t)
     elif kind == EV_LAUNCH:
-        launch_next(M, P, where, t)
+        if M[H_BITS] != 0:
+            clear_threads(M, where, t)
+        if M[H_SCHEDULE] == SCHEDULE_LAUNCH:
+            launch_next(M, P, where, t)
+    elif kind > EV_LOST:
+        happen_to_wefts(M, kind, where, row, sm, t)
+
+
+def happen_to_wefts(M: State, kind: int, where: int, change: int, sm: int, t: int) -> None:
+    """Let an event of a program with SETFIBERs or bits take effect."""
+    if kind == EV_MEET:
+        M[where + C_MEETS], M[H_MEETING] = 2, 1
+    elif kind == EV_BIT:
+        see(M, where, change, t)
+        rouse_waiters(M, where, sm, t)
+    elif kind == EV_WRITE_BACK:
+        write_back(M, where, t)
+    else:
+        fetch_operands(M, where)
+
+
+def begin_cycle(M: State, P: Program, L: State, t: int) -> None:
+    """Let all that takes effect in cycle t do so."""
+    while next_event(M) <= t:
+        happen(M, P, L, M[H_HEAP], t)
+    if M[H_MEETING] != 0:
+        M[H_MEETING] = 0
+        meet_all(M, P, L, t)
 
 
 def next_cycle(M: State) -> int:
@@ -106,12 +148,13 @@ def run(M: State, P: Program, L: State, X: State, F: State, until: int) -> int:
         M[H_TIME] = t
         if M[H_LOG] != 0 and M[H_LOG_COUNT] + M[H_FULL_LOG] + M[H_HEAP_COUNT] > M[H_LOG_CAPACITY]:
             return LOG_FULL
-        while next_event(M) <= t:
-            happen(M, P, L, M[H_HEAP], t)
+        begin_cycle(M, P, L, t)
         for i in range(M[H_SMS]):
             if M[M[H_NEXT] + i] <= t:
                 soon = step_sm(M, P, L, X, M[H_SM] + i * S_WORDS, t)
                 M[M[H_NEXT] + i] = soon
+        if M[H_DRAINING] != 0:
+            end_drained(M, t)
         M[H_TIME] = t + 1
         if M[H_ERROR] != 0:
             return BROKEN

@@ -11,6 +11,8 @@ from heddle.sim.core.layout import (
     GROUPS,
     H_END,
     H_LOG,
+    H_READ,
+    H_WRITTEN,
     LOG_COPY,
     LOG_STORE,
     P_COLD,
@@ -130,6 +132,7 @@ def issue_shared(M: State, P: Program, warp: int, row: int, t: int) -> None:
     done = ((start + ticks) >> TICK_BITS) - 1 + P[cold + X_LATENCY]
     set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], done)
     set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], (start >> TICK_BITS) + 2)
+    M[H_WRITTEN], M[H_READ] = done, (start >> TICK_BITS) + 2
 
 
 def issue_global(M: State, P: Program, L: State, X: State, warp: int, row: int, t: int) -> None:
@@ -142,6 +145,7 @@ def issue_global(M: State, P: Program, L: State, X: State, warp: int, row: int, 
     if P[cold + X_KIND] != 0:
         read = max(read, X[TAKEN] >> GRAIN_BITS)
     set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], read)
+    M[H_WRITTEN], M[H_READ] = answer, read
     if P[cold + X_KIND] != 0:
         cta = M[warp + W_CTA]
         M[cta + C_READ] = max(M[cta + C_READ], read)

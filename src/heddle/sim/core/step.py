@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
+from heddle.sim.core.arbiter import grant
 from heddle.sim.core.bits import above, bit, call_policy, ctz, drop_lowest, top
 from heddle.sim.core.blocked import candidate_until, credit_blocked
+from heddle.sim.core.blocked_fiber import weft_until
 from heddle.sim.core.conditions import wake
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.issue import issue
+from heddle.sim.core.issue_fiber import issue_weft
 from heddle.sim.core.layout import (
     CONTEXTS,
     ERROR_POLICY,
     H_ERROR,
+    H_FIBER,
     H_POLICY,
     H_POLICY_ADDRESS,
     INF,
@@ -31,14 +35,18 @@ from heddle.sim.core.layout import (
     Q_WORDS,
     S_QUARTERS,
     SUBPARTITIONS,
+    W_ROW,
     W_WAKE,
     W_WORDS,
     WAKE_SLOTS,
 )
+from heddle.sim.core.layout_fiber import FLAG_REMOTE, Y_FLAGS
+from heddle.sim.core.registers import fiber_row
+from heddle.sim.core.rows import is_off
 from heddle.sim.core.wake import next_wake
 from heddle.sim.result import Stall
 
-NOT_SELECTED = int(Stall.NOT_SELECTED)
+NOT_SELECTED, READ_PORT = int(Stall.NOT_SELECTED), int(Stall.READ_PORT)
 
 
 def wake_due(M: State, P: Program, sub: int, t: int) -> None:
@@ -93,16 +101,28 @@ def choose(M: State, sub: int, ready: int, t: int) -> int:
     return top(ready) if policy == POLICY_GTY else ctz(ready)
 
 
+def may_issue(M: State, P: Program, sub: int, warp: int, t: int) -> bool:
+    """Ask the arbiter if the selected weft's instruction needs it; tell whether it can issue."""
+    row = M[warp + W_ROW]
+    if P[fiber_row(M, row) + Y_FLAGS] & FLAG_REMOTE == 0 or is_off(M, P, warp, row):
+        return True
+    return grant(M, P, sub, warp, row, t)
+
+
 def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int) -> None:
     """Simulate cycle t of a subpartition in which something can happen."""
     wake_due(M, P, sub, t)
     rest = M[sub + Q_CANDIDATES]
     ready = 0
     soon = INF
+    fiber = M[H_FIBER]
     while rest != 0:
         i = ctz(rest)
         rest = drop_lowest(rest)
-        until = candidate_until(M, P, sub, M[sub + Q_WARPS] + i * W_WORDS, t)
+        if fiber == 0:
+            until = candidate_until(M, P, sub, M[sub + Q_WARPS] + i * W_WORDS, t)
+        else:
+            until = weft_until(M, P, sub, M[sub + Q_WARPS] + i * W_WORDS, t)
         if until <= t:
             ready |= bit(i)
         else:
@@ -116,8 +136,14 @@ def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int
         i = choose(M, sub, ready, t)
         warp = M[sub + Q_WARPS] + i * W_WORDS
         credit(M, P, warp, NOT_SELECTED, t)
-        M[sub + Q_CANDIDATES] &= ~bit(i)
-        issue(M, P, L, X, sub, warp, t)
+        if fiber == 0:
+            M[sub + Q_CANDIDATES] &= ~bit(i)
+            issue(M, P, L, X, sub, warp, t)
+        elif may_issue(M, P, sub, warp, t):
+            M[sub + Q_CANDIDATES] &= ~bit(i)
+            issue_weft(M, P, L, X, sub, warp, t)
+        else:
+            credit(M, P, warp, READ_PORT, t + 1)
         if M[sub + Q_CANDIDATES] != 0:
             soon = t + 1
     M[sub + Q_NEXT] = min(soon, next_wake(M, sub, t))

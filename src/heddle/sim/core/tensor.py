@@ -5,6 +5,7 @@ HMMA is an ordinary instruction of a pipe; this file has the matrix unit that wo
 
 from __future__ import annotations
 
+from heddle.ir.opcodes import Unit
 from heddle.sim.core.conditions import GMMA
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
@@ -13,11 +14,14 @@ from heddle.sim.core.layout import (
     G_FORMED,
     G_START,
     G_WARPS,
+    H_BITS,
     H_LOG,
+    H_READ,
     H_SHARE,
     H_SLACK,
     H_SWITCH,
     H_TAIL,
+    H_WRITTEN,
     INTERVALS,
     LOG_COMPLETE,
     LOG_TENSOR,
@@ -52,6 +56,7 @@ from heddle.sim.core.layout import (
     W_SM,
     W_STATE,
     W_SUB,
+    W_SURE,
     W_TCGEN05_DONE,
     X_BYTES,
     X_CAUSE,
@@ -63,8 +68,12 @@ from heddle.sim.core.layout import (
     X_WRITE,
 )
 from heddle.sim.core.log import record
+from heddle.sim.core.matrix_ops import end_collective
+from heddle.sim.core.rows import unit_of
 from heddle.sim.core.shared import add_backlog, set_counter
 from heddle.sim.core.wake import schedule, sleep, visit
+
+TMEM_LOAD = int(Unit.TMEM_LOAD)
 
 
 def start_matrix(M: State, sm: int, t: int) -> int:
@@ -135,12 +144,15 @@ def form_collective(M: State, P: Program, L: State, warp: int, row: int, n: int,
         counters = M[other + W_MMA_COUNTERS + (n & (QUEUE_SLOTS - 1))]
         settle_counter(M, other, (counters & 15) - 1, complete)
         settle_counter(M, other, (counters >> 4) - 1, read)
+        if M[H_BITS] != 0:
+            end_collective(M, P, other, n, read, complete, t)
         if other != warp:
             if M[other + W_STATE] == ST_PENDING:
                 schedule(M, P, other, t)
             elif M[other + W_STATE] == ST_GMMA:
                 resume_wgmma_wait(M, other, n, complete, t)
             elif M[other + W_STATE] == ST_CANDIDATE:
+                M[other + W_SURE] = min(M[other + W_SURE], t + 1)
                 visit(M, M[other + W_SUB], t + 1)
     if M[H_LOG] == 2:
         first = M[group + G_WARPS]
@@ -195,6 +207,7 @@ def issue_tcgen05(M: State, P: Program, L: State, warp: int, row: int, t: int) -
     M[warp + W_TCGEN05_DONE] = max(M[warp + W_TCGEN05_DONE], complete)
     set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], complete)
     set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], end >> TICK_BITS)
+    M[H_WRITTEN], M[H_READ] = complete, end >> TICK_BITS
     if M[H_LOG] == 2:
         record(M, P, L, warp, row, LOG_TENSOR, start >> TICK_BITS, end >> TICK_BITS, 0)
         record(M, P, L, warp, row, LOG_COMPLETE, complete, complete, 0)
@@ -208,3 +221,6 @@ def issue_tensor_memory(M: State, P: Program, warp: int, row: int, t: int, own: 
     M[sub + Q_TMEM_FREE] = end
     set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], (end >> TICK_BITS) + P[cold + X_EXTRA])
     set_counter(M, warp, P[cold + X_READ], P[cold + X_CAUSE], t + own + 2)
+    M[H_WRITTEN] = (end >> TICK_BITS) + P[cold + X_EXTRA]
+    if unit_of(P, row) == TMEM_LOAD:
+        M[H_READ] = max(M[H_READ], end >> TICK_BITS)

@@ -25,6 +25,7 @@ from heddle.sim.native.source import Source, parameters_of, read, read_integers,
 from heddle.sim.native.statements import Statements
 
 OPTIMIZATION = 3
+INLINING_THRESHOLD = 1000  # LLVM's measure; what issues an instruction has two callers, for SIMT and FIBER, and is hot
 DECLARATIONS = [
     *(f"declare i64 @{name}(i64, i64)" for name in INTRINSICS.values()),
     "declare i64 @llvm.cttz.i64(i64, i1)",
@@ -93,6 +94,7 @@ def compile_object(text: str, machine: Any) -> bytes:
     # the core's loops are short: unrolled and vectorized they take longer to compile and to run
     options.loop_unrolling = options.loop_vectorization = options.loop_interleaving = False
     options.slp_vectorization = False
+    options.inlining_threshold = INLINING_THRESHOLD
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return bytes(machine.emit_object(module))

@@ -41,7 +41,7 @@ def simulate_reference(
     Raises UserError on a program that does not fit or gets stuck, UnsupportedError on what the engine does not model.
     """
     clock = machine.max_clock_mhz if clock_mhz is None else clock_mhz
-    return _result(run_chip(program, machine, mode, l2_state, clock, scheduler, log=log), clock)
+    return result_of(run_chip(program, machine, mode, l2_state, clock, scheduler, log=log), clock)
 
 
 def run_chip(
@@ -81,7 +81,8 @@ def _fiber_counts(chip: Chip) -> FiberCounts:
     )
 
 
-def _result(chip: Chip, clock_mhz: float) -> SimResult:
+def result_of(chip: Chip, clock_mhz: float) -> SimResult:
+    """Return the result of a chip that has run to its end."""
     program, machine, sms = chip.program, chip.machine, list(chip.sms.values())
     contexts = chip.setup.slots * program.warps_per_cta
     stalls = np.zeros((len(sms) * contexts, len(Stall)), dtype=np.int64)

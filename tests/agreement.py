@@ -23,6 +23,8 @@ NUMBERS = [
     "simulated_sms",
     "pipe_busy",
     "pipe_instances",
+    "fiber",
+    "warnings",
 ]
 TABLES = ["stalls", "stalls_pc", "warp_role"]
 SHOWN = 6  # differing entries of a table

@@ -1,0 +1,129 @@
+"""Do the compiled engine and the reference agree on programs of the modes fiber and cuda-native?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from agreement import differences, report
+from random_fiber import cuda_native, random_fiber_case
+from random_programs import random_case
+from test_event_logs_agree import events
+
+from heddle.errors import UserError
+from heddle.ir.warp import Count, WarpProgram
+from heddle.machine import Machine
+from heddle.sim import simulate
+from heddle.sim.reference import simulate_reference
+
+SAMPLE = range(40)
+ALL = range(40, 1040)
+PYTHON_SAMPLE = (1, 4, 7)
+LONG_LOOP = 150  # passes: enough for a period to show
+
+
+def check(seed: int, engine: str = "compiled", **changes: Any) -> None:
+    """Compare an engine with the reference on one random case."""
+    program, machine, options = random_fiber_case(seed)
+    options = options | changes
+    expected = simulate_reference(program, machine, **options)
+    lines = differences(expected, simulate(program, machine, engine=engine, **options))
+    assert not lines, report(seed, program, options, lines)
+
+
+@pytest.mark.parametrize("seed", SAMPLE)
+def test_engines_agree_on_random_fiber_programs(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ALL)
+def test_engines_agree_on_a_thousand_random_fiber_programs(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", PYTHON_SAMPLE)
+def test_engine_without_compilation_agrees(seed: int) -> None:
+    check(seed, engine="python")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_one_cluster_alone_agrees(seed: int) -> None:
+    check(seed, mode="sm")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_cold_instruction_lines_agree(seed: int) -> None:
+    """Wefts that start ask for their first lines in the order of their numbers."""
+    program, machine, options = random_fiber_case(seed)
+    machine = dataclasses.replace(machine, instruction_miss_cycles=20)
+    flushed = options | {"l2_state": "flushed"}
+    lines = differences(simulate_reference(program, machine, **flushed), simulate(program, machine, **flushed))
+    assert not lines, report(seed, program, flushed, lines)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_logs_hold_the_same_events(seed: int) -> None:
+    program, machine, options = random_fiber_case(seed)
+    expected = events(simulate_reference(program, machine, log=True, **options).log)
+    got = events(simulate(program, machine, log="all", **options).log)
+    assert not expected - got, f"missing on random_fiber_case({seed}): {sorted(expected - got)[:5]}"
+    assert not got - expected, f"too many on random_fiber_case({seed}): {sorted(got - expected)[:5]}"
+
+
+def native_case(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:
+    """Return a random SIMT program in mode cuda-native."""
+    program, machine, options = random_case(seed)
+    ops = dict(machine.ops) | {"SETFIBER": machine.ops["NOP"]}
+    setup_cycles = (8, 1, 0, 2, 33)[seed % 5]
+    machine = dataclasses.replace(machine, dynamic_parallelism=True, set_fiber_num_cycles=setup_cycles, ops=ops)
+    return cuda_native(program), machine, options
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_engines_agree_on_mode_cuda_native(seed: int) -> None:
+    program, machine, options = native_case(seed)
+    lines = differences(simulate_reference(program, machine, **options), simulate(program, machine, **options))
+    assert not lines, report(seed, program, options, lines)
+
+
+def with_long_loops(program: WarpProgram) -> WarpProgram:
+    """Return the program with loops of many passes, so that a steady state forms."""
+    instructions = tuple(
+        dataclasses.replace(i, count=Count(LONG_LOOP)) if i.op == "LOOP" else i for i in program.instructions
+    )
+    return dataclasses.replace(program, instructions=instructions)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_fast_forward_changes_no_count(seed: int) -> None:
+    program, machine, options = random_fiber_case(seed)
+    program, alone = with_long_loops(program), options | {"mode": "sm"}
+    plain = simulate(program, machine, fast_forward=False, **alone)
+    lines = differences(plain, simulate(program, machine, **alone))
+    assert not lines, report(seed, program, alone, lines)
+
+
+def paper_case(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:
+    """Return a random program without binds, whose reads set F as in the paper."""
+    program, machine, options = random_fiber_case(seed)
+    unbound = tuple(
+        dataclasses.replace(i, op="NOP", bind=None) if i.bind is not None else i for i in program.instructions
+    )
+    return dataclasses.replace(program, instructions=unbound), dataclasses.replace(machine, busy_bits="paper"), options
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_engines_agree_on_the_bits_of_the_paper(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Results are equal, or both engines say that nothing will happen any more."""
+    monkeypatch.setattr("heddle.sim.reference.chip.QUIET_LIMIT_CYCLES", 3000)
+    program, machine, options = paper_case(seed)
+    try:
+        expected = simulate_reference(program, machine, **options)
+    except UserError:
+        with pytest.raises(UserError):
+            simulate(program, machine, **options)
+        return
+    lines = differences(expected, simulate(program, machine, **options))
+    assert not lines, report(seed, program, options, lines)
