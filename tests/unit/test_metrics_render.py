@@ -64,3 +64,11 @@ def test_diff_table_shows_only_what_changed() -> None:
 
 def test_verdict_names_the_largest_stall() -> None:
     assert "largest stall reasons: mbarrier" in document()["verdict"]
+
+
+def test_register_table_tells_how_many_instructions_have_many_registers_live() -> None:
+    found = document()
+    role = next(iter(found["registers"]["by_role"]))
+    found["registers"]["live_profile"][role] = {"128": 0.5, "160": 0.25}
+    row = next(line for line in text(render.register_table(found)).splitlines() if role in line)
+    assert row.replace("│", " ").split()[-6:] == ["50.0", "%", "25.0", "%", "0.0", "%"]

@@ -88,7 +88,7 @@ _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
     ],
     "memory": [
         ("l1_latency_cycles", "cycles", "positive", "LDG that hits L1 (for reference: L1 is not modelled)"),
-        ("l2_bytes", "B", "positive", "L2 capacity"),
+        ("l2_bytes", "B", "positive", "bytes that L2 holds at full rate (the note names the nominal size)"),
         ("l2_partitions", "partitions", "count", "parts of L2 with different distance to an SM"),
         ("l2_near_latency_cycles", "cycles", "positive", "LDG that hits the near partition, unloaded"),
         ("l2_far_latency_cycles", "cycles", "positive", "LDG that hits the far partition, unloaded"),

@@ -17,6 +17,8 @@ from heddle.metrics.stalls import NOT_A_STALL, top_reasons
 
 Document = Mapping[str, Any]
 _SMALLEST_SHARE = 0.0005  # shown as 0.1 %; smaller ones everywhere are left out
+_MANY_LIVE = (128, 160, 200)
+"""Numbers of live registers that the table of registers counts instructions above; multiples of 8, as the profile."""
 
 
 def percent(share: float) -> str:
@@ -100,10 +102,17 @@ def instruction_table(document: Document, top: int | None = None) -> Table:
 
 
 def register_table(document: Document) -> Table:
-    """Return registers a thread by role: live at most, allocated."""
-    table = _table("Registers a thread", "role", "live at most", "allocated")
+    """Return registers a thread by role: live at most, allocated, share of issued instructions with many live.
+
+    The shares need a result with `--profile`; without one their columns are empty.
+    """
+    above = [f"over {count} live" for count in _MANY_LIVE]
+    table = _table("Registers a thread", "role", "live at most", "allocated", *above)
+    profile = document["registers"].get("live_profile", {})
     for role, row in document["registers"]["by_role"].items():
-        table.add_row(role, str(row["peak_live"]), str(row["allocated"]))
+        # a profile ends at the most that are ever live
+        shares = [percent(profile[role].get(str(count), 0.0)) if role in profile else "" for count in _MANY_LIVE]
+        table.add_row(role, str(row["peak_live"]), str(row["allocated"]), *shares)
     return table
 
 
