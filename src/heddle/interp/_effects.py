@@ -21,6 +21,7 @@ from heddle.ir.warp import Access, DataObject, Effect, WarpProgram
 
 # Bands of rows that a history is cut into: few for boxes that span many, small ones for boxes of one warp.
 _SMALLEST_BAND_ROWS, _BANDS, _GLOBAL_BAND_ROWS = 16, 4, 64
+ADDEND = 2  # index of the read that a matrix product is added to, where that is not what it writes
 _OVERWRITE_FIRST = 2  # params["accumulate"]: overwrite when the loop counter is zero
 
 
@@ -167,7 +168,9 @@ class Effects:
         params, access = doing.effect.params, doing.effect.writes[0]
         mode = int(params.get("accumulate", 1))
         first = mode == _OVERWRITE_FIRST and doing.counters[int(params.get("level", 0))] == 0
-        if mode != 0 and not first:
+        if len(doing.effect.reads) > ADDEND:
+            product = self._read(doing, doing.effect.reads[ADDEND], cta) + product
+        elif mode != 0 and not first:
             product = self._read(doing, access, cta) + product
         self._write(doing, access, cta, product)
 

@@ -15,7 +15,9 @@ from heddle.sim.result import EventKind
 # Units whose instructions change neither data nor the order between warps: the replay never looks at them.
 _SILENT = frozenset({Unit.FIXED, Unit.VARIABLE, Unit.SET_REGISTERS, Unit.SKIP, Unit.WGMMA_ARRIVE})
 # Units whose effects happen after the issue, when the log says so.
-ASYNCHRONOUS_UNITS = frozenset({Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.WGMMA, Unit.TCGEN05_MMA})
+ASYNCHRONOUS_UNITS = frozenset(
+    {Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.WGMMA, Unit.TCGEN05_MMA, Unit.WEFT_MMA}
+)
 _ASYNCHRONOUS = (EventKind.COPY, EventKind.STORE, EventKind.TENSOR)
 WARPS_PER_GROUP = 4
 
@@ -24,7 +26,11 @@ def interesting(program: WarpProgram) -> NDArray[np.bool_]:
     """Return for each pc whether the replay must look at its issue."""
     return np.array(
         [
-            i.effect is not None or bool(i.advance) or i.op == "FENCE" or OPCODES[i.op].unit not in _SILENT
+            i.effect is not None
+            or bool(i.advance)
+            or i.op == "FENCE"
+            or OPCODES[i.op].unit not in _SILENT
+            or (program.mode == "fiber" and bool(i.control.wait))
             for i in program.instructions
         ],
         np.bool_,

@@ -54,6 +54,7 @@ class Replay:
             Unit.BARRIER_ARRIVE: lambda warp, i, _d: self.meetings.named(warp, i, waits=False),
             Unit.CLUSTER_SYNC: lambda warp, i, _d: self.meetings.cluster(warp, i),
             Unit.TCGEN05_MMA: self._tcgen05,
+            Unit.WEFT_MMA: self._weft_mma,
             Unit.TCGEN05_COMMIT: self._tcgen05_commit,
             Unit.SEM_RELEASE: lambda warp, i, d: self.semaphores.release(warp, i, d.item),
             Unit.SEM_ACQUIRE: lambda warp, i, d: self.semaphores.acquire(warp, i, d.item),
@@ -79,6 +80,7 @@ class Replay:
         _, sm, slot, index, pc, item, begin, _, _, _, counters = record
         warp = self.house.warp(sm, slot, index)
         instruction = self.program.instructions[pc]
+        self._wait_for_counters(warp, instruction)
         if _acts(instruction, warp):
             unit = self.house.opcodes[pc].unit
             handler = self.units.get(unit)
@@ -153,6 +155,20 @@ class Replay:
     def _tcgen05(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
         warp.matrix.issued += 1
         self._matrix(doing, warp.index, warp.matrix.issued)
+
+    def _weft_mma(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
+        warp.matrix.issued += 1
+        for counter in (instruction.control.write_barrier, instruction.control.read_barrier):
+            if counter is not None:
+                warp.counted[counter] = warp.matrix.issued
+        self._matrix(doing, warp.index, warp.matrix.issued)
+
+    def _wait_for_counters(self, warp: Warp, instruction: Instruction) -> None:
+        """A wait for a dependence counter: the weft's matrix instructions up to the last with it are finished."""
+        finished = [warp.counted[counter] for counter in instruction.control.wait if counter in warp.counted]
+        if finished:
+            component = self.layout.of_warp(warp.cta.rank, warp.index, Source.MATRIX)
+            warp.knowledge.learn(component, max(finished))
 
     def _matrix(self, doing: Doing, owner: int, number: int) -> None:
         """Queue a matrix instruction; those of one owner run in order, so each knows all earlier ones."""

@@ -82,6 +82,7 @@ class Warp:
     bulk: Groups = field(default_factory=Groups)
     matrix: Groups = field(default_factory=Groups)
     fences: list[int] = field(default_factory=list)  # cycles of its FENCEs
+    counted: dict[int, int] = field(default_factory=dict)  # counter -> the weft's last matrix instruction with it
     last_bulk_store: int = -1  # its pc
 
     @property

@@ -16,6 +16,7 @@ from heddle.interp._effects import Effects
 from heddle.interp._events import ordered_events
 from heddle.interp._replay import Replay
 from heddle.interp.hazards import Hazard, HazardList
+from heddle.interp.versions import version_hazards
 from heddle.ir.warp import DataObject, Tensor, WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim.result import SimResult
@@ -116,11 +117,12 @@ def execute(program: WarpProgram, result: SimResult, inputs: Mapping[str, NDArra
     hazards = HazardList(program)
     events = ordered_events(result.log, program)
     Replay(program, Effects(program, tensors, hazards), result.log).run(events)
+    found = [*hazards.found.values(), *version_hazards(program, result.log)]
     outputs = {t.name: tensors[t.name] for t in program.tensors if t.role != "input"}
     return Execution(
         tensors={name: _plain(array.values) for name, array in outputs.items()},
         stored={name: _plain(array.written) for name, array in outputs.items()},
-        hazards=tuple(sorted(hazards.found.values(), key=lambda hazard: hazard.cycle)),
+        hazards=tuple(sorted(found, key=lambda hazard: hazard.cycle)),
         events=int(events.size),
     )
 

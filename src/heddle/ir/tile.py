@@ -34,6 +34,8 @@ from heddle.ir.tile_ops import (
     MmaWait,
     Op,
     RowReduce,
+    SetBusyBit,
+    SetFiberNum,
     Signal,
     StoreGlobal,
     StoreShared,
@@ -89,6 +91,8 @@ __all__ = [
     "RingDecl",
     "RoleBody",
     "RowReduce",
+    "SetBusyBit",
+    "SetFiberNum",
     "SharedRef",
     "SharedTile",
     "Signal",
@@ -111,7 +115,9 @@ __all__ = [
 class RoleBody:
     """A role: `warps` warps with `registers` a thread (a budget; allocation beyond it is a spill error) and their code.
 
-    Warps are numbered in the order of the roles; a role of warp groups must begin at a multiple of four.
+    Warps are numbered in the order of the roles; a role of warp groups must begin at a multiple of four. `window` (mode
+    fiber): the half of a subpartition's registers that the role's wefts write, 0 or 1; `registers` are then those of
+    its own tiles and temporaries.
     """
 
     name: str
@@ -119,18 +125,23 @@ class RoleBody:
     registers: int
     body: tuple[Op, ...]
     leader_only: bool = False
+    window: int = 0
     where: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileProgram:
-    """A kernel as tiles; `setmaxnreg` is implied where roles' budgets differ on sm_90 and later."""
+    """A kernel as tiles; `setmaxnreg` is implied where roles' budgets differ on sm_90 and later.
+
+    `pool` (mode fiber): tiles in vector registers that every weft can read; each stage is a tile of its own.
+    """
 
     name: str
     architecture: str
     tensors: tuple[Tensor, ...]
     shared: tuple[SharedTile, ...]
     registers: tuple[RegisterTile, ...]
+    pool: tuple[RegisterTile, ...] = ()
     tensor_memory: tuple[TensorMemoryTile, ...] = ()
     barriers: tuple[Mbarrier, ...] = ()
     rings: tuple[RingDecl, ...] = ()

@@ -215,6 +215,8 @@ class Mask(Op):
 class Mma(Op):
     """acc += a @ b.T with a [m, k] and b [n, k]; with `b_transposed`, b is [k, n] and acc += a @ b.
 
+    `plus` (mode fiber): acc = plus + a @ b.T. The chain accumulates in `plus`, and its last step writes acc.
+
     sm_80: a, b shared, fragments loaded by ldmatrix, mma.sync. sm_90: one wgmma chain a warp group, a shared or a
     register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory, a shared or in tensor memory; `ctas` =
     2 for a CTA pair. A transposed b is read by ldmatrix.trans, or through a descriptor (16-bit types only).
@@ -228,6 +230,7 @@ class Mma(Op):
     loop: str | None = None
     ctas: int = 1
     b_transposed: bool = False
+    plus: str | None = None
 
     @property
     def columns(self) -> int:
@@ -316,3 +319,22 @@ class Await(Op):
 
     semaphore: str
     value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetFiberNum(Op):
+    """From here on `fibers` fibers run, each weft in the role that has its number; the pool becomes empty."""
+
+    fibers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetBusyBit(Op):
+    """State a pool tensor's datum full (its last writes before this line) or empty (its last reads before this line).
+
+    Full: the producer may not write it again before the consumer has given it back. Empty: the consumer gives it back,
+    and may not read it again before the producer has written it.
+    """
+
+    tile: str
+    bit: Literal["full", "empty"]

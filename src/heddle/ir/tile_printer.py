@@ -21,6 +21,7 @@ DECLARATIONS = {  # keyword -> field of TileProgram, in printed order
     "tensor": "tensors",
     "shared": "shared",
     "registers": "registers",
+    "pool": "pool",
     "tensor_memory": "tensor_memory",
     "barrier": "barriers",
     "ring": "rings",

@@ -12,6 +12,7 @@ import numpy as np
 
 from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir import tile
+from heddle.ir.tile_verify_fiber import verify_fiber
 from heddle.ir.tile_verify_roles import verify_architecture, verify_register_flow, verify_roles
 from heddle.ir.tile_verify_shapes import verify_shapes
 from heddle.ir.tile_verify_sync import verify_arrivals, verify_bytes, verify_named_barriers, verify_rings
@@ -27,6 +28,7 @@ def verify(program: tile.TileProgram) -> None:
         verify_counts,
         verify_architecture,
         verify_roles,
+        verify_fiber,
         verify_shapes,
         verify_register_flow,
         verify_rings,
@@ -43,6 +45,7 @@ def verify_unique_names(program: tile.TileProgram) -> None:
         program.tensors,
         program.shared,
         program.registers,
+        program.pool,
         program.tensor_memory,
         program.barriers,
         program.rings,
@@ -64,7 +67,7 @@ def verify_names(program: tile.TileProgram) -> None:
     tensors = {tensor.name for tensor in program.tensors}
     shared = {shared.name for shared in program.shared}
     tensor_memory = {memory.name for memory in program.tensor_memory}
-    registers = {register.name for register in program.registers}
+    registers = {register.name for register in (*program.registers, *program.pool)}
     barriers = {barrier.name for barrier in program.barriers}
     rings = {ring.name for ring in program.rings}
     for op, place in walk(program):
@@ -83,6 +86,8 @@ def verify_names(program: tile.TileProgram) -> None:
         for ring in _rings_of(op):
             _known("ring", ring, rings, op.where)
         _scoped(program, *_attributes_of(op), place=place, where=op.where)
+        if isinstance(op, tile.SetBusyBit):
+            _known("pool tensor", op.tile, (pool.name for pool in program.pool), op.where)
         if isinstance(op, tile.Mma):
             _known("loop around this line", op.loop, place.loops, op.where)
 

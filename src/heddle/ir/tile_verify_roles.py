@@ -56,8 +56,9 @@ def _cluster_sizes(op: tile.Op) -> tuple[int, ...]:
 
 def verify_roles(program: tile.TileProgram) -> None:
     """Roles that issue wgmma are whole warp groups; a register tile belongs to one role and matches its warps."""
-    registers = {register.name: register for register in program.registers}
-    for register in program.registers:
+    registers = {register.name: register for register in (*program.registers, *program.pool)}
+    pool = {register.name for register in program.pool}
+    for register in registers.values():
         rows, cols = register.warp_grid
         if register.rows % rows or (register.cols % cols and register.cols != 1):
             raise UserError(
@@ -75,7 +76,7 @@ def verify_roles(program: tile.TileProgram) -> None:
                     f"{place.role.warps}",
                     where=op.where,
                 )
-            if owner.setdefault(name, place.role.name) != place.role.name:
+            if name not in pool and owner.setdefault(name, place.role.name) != place.role.name:
                 raise UserError(
                     f"register tile {name!r} belongs to role {owner[name]!r}; {place.role.name!r} needs one of its own",
                     where=op.where,
@@ -103,9 +104,9 @@ def _whole_groups(role: tile.RoleBody, first: int, op: tile.Op) -> None:
 
 
 def verify_register_flow(program: tile.TileProgram) -> None:
-    """A register tile is written, in program order, before it is read."""
+    """A register tile is written, in program order, before it is read; a pool tensor by whoever produces it."""
     for role in program.roles:
-        _flow(role.body, set())
+        _flow(role.body, {pool.name for pool in program.pool})
 
 
 def _flow(body: tuple[tile.Op, ...], written: set[str]) -> None:

@@ -73,7 +73,8 @@ class _Tiles:
     """Shapes and element types of all tiles by name."""
 
     def __init__(self, program: tile.TileProgram) -> None:
-        groups: tuple[tuple[Any, ...], ...] = (program.shared, program.registers, program.tensor_memory)
+        registers = (*program.registers, *program.pool)
+        groups: tuple[tuple[Any, ...], ...] = (program.shared, registers, program.tensor_memory)
         self.by_name = {declared.name: declared for group in groups for declared in group}
 
     def shape(self, name: str) -> Shape:
@@ -131,6 +132,10 @@ def _mma(op: tile.Mma, tiles: _Tiles) -> None:
     acc = tiles.shape(op.acc) if isinstance(op.acc, str) else (op.acc.rows, op.acc.cols)
     _equal("the second operand", (op.columns * op.ctas, op.depth), (acc[1], a[1]), op.where)
     _equal("the accumulator", acc, (a[0], op.columns * op.ctas), op.where)
+    if op.plus is not None:
+        _equal("the accumulator that is added to", tiles.shape(op.plus), acc, op.where)
+        if tiles.dtype(op.plus) != "fp32":
+            raise UserError(f"accumulators are fp32, {op.plus!r} is {tiles.dtype(op.plus)}", where=op.where)
     types = [tiles.dtype(op.a if isinstance(op.a, str) else op.a.tile), tiles.dtype(op.b.tile)]
     if types[0] != types[1]:
         raise UserError(f"a product of {types[0]} and {types[1]}; both operands have one type", where=op.where)

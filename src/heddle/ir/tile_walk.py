@@ -67,15 +67,16 @@ def register_reads(op: tile.Op) -> tuple[str, ...]:
     if isinstance(op, tile.Elementwise):
         return op.sources
     if isinstance(op, tile.Mma):
-        reads = [op.a] if isinstance(op.a, str) else []
-        return (*reads, op.acc) if isinstance(op.acc, str) and op.accumulate is True else tuple(reads)
+        reads = [name for name in (op.a, op.plus) if isinstance(name, str)]
+        adds = isinstance(op.acc, str) and op.accumulate is True and op.plus is None
+        return (*reads, str(op.acc)) if adds else tuple(reads)
     return ()
 
 
 def register_writes(op: tile.Op) -> tuple[str, ...]:
     """Return the register tiles that an operation writes."""
     if isinstance(op, tile.Mma):
-        return (op.acc,) if isinstance(op.acc, str) else ()
+        return tuple(name for name in (op.acc, op.plus) if isinstance(name, str))
     loads = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory
     writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask
     return (op.dst,) if isinstance(op, writers) else ()

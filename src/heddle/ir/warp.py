@@ -268,9 +268,10 @@ class Effect:
     cp.async: at R); store, reduce: global = or += reads[0] when the engine says that the source is read (registers are
     taken at issue: what a store reads later is packed copies of them, which its read barrier guards); mma: writes[0]
     (+)= reads[0] @ reads[1].T, both [rows, k] (params["transposed"]: reads[1] is [k, cols]); operands are read between
-    start and completion. params of mma: "accumulate": 1, 0 (overwrite) or 2 (overwrite if counter[params["level"]] ==
-    0); "ctas" 2: reads[1] is stacked from the CTAs of the pair, each CTA accumulating its own rows. A warp-group
-    instruction (HGMMA) carries the region of its own warp's 16 rows. fill: writes[0] = params["value"]. elementwise:
+    start and completion, and with a third read the product is added to reads[2]. params of mma: "accumulate": 1, 0
+    (overwrite) or 2 (overwrite if counter[params["level"]] == 0); "ctas" 2: reads[1] is stacked from the CTAs of the
+    pair, each CTA accumulating its own rows. A warp-group instruction (HGMMA) carries the region of its own warp's 16
+    rows. fill: writes[0] = params["value"]. elementwise:
     writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`; a
     read of one column is broadcast. row_reduce: writes[0] (one column) = params["function"] ("max" or "sum") over the
     columns of reads[0], and over its own old value if params["accumulate"] is 1. mask: elements of writes[0] outside a

@@ -2,6 +2,7 @@
 
 from heddle.lang._builder import Builder, KernelFunction, kernel
 from heddle.lang._data import ELEMENTWISE
+from heddle.lang._fiber import PoolHandle
 from heddle.lang._handles import (
     GlobalBox,
     GlobalHandle,
@@ -27,6 +28,7 @@ __all__ = [
     "Index",
     "Item",
     "KernelFunction",
+    "PoolHandle",
     "RegisterHandle",
     "RegisterPart",
     "Ring",

@@ -9,7 +9,8 @@ from heddle.errors import UserError, unknown_name
 from heddle.ir import tile
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.warp import Tensor
-from heddle.lang._data import DataOps
+from heddle.ir.warp_fiber import SUBPARTITIONS
+from heddle.lang._fiber import FiberOps, PoolHandle
 from heddle.lang._handles import Declarations, GlobalHandle, RegisterHandle, SharedHandle, TensorMemoryHandle
 from heddle.lang._index import Index
 from heddle.lang._sync import Barrier, Ring
@@ -20,7 +21,7 @@ DIMENSIONS = (2, 3)
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 
 
-class Builder(DataOps):
+class Builder(FiberOps):
     """Declares tiles and barriers and records the operations of the roles."""
 
     def __init__(self, name: str, architecture: str) -> None:
@@ -68,6 +69,24 @@ class Builder(DataOps):
         declared = tile.RegisterTile(name=name, rows=shape[0], cols=shape[1], dtype=dtype, warp_grid=warps)
         self._declared.registers.append(declared)
         return RegisterHandle(declared)
+
+    def pool(self, name: str, shape: tuple[int, int], dtype: str, *, stages: int = 1) -> PoolHandle:
+        """Declare a tensor in shared vector registers, which every weft can read (mode fiber), as a ring of `stages`.
+
+        Quarter q of its rows lies in subpartition q, where weft q of the role that produces it writes it.
+        """
+        self._new(name, shape, dtype, stages)
+        handles = []
+        for stage in range(stages):
+            of_stage = name if stages == 1 else f"{name}_{stage}"
+            if stages > 1:
+                self._declared.claim(of_stage)
+            declared = tile.RegisterTile(
+                name=of_stage, rows=shape[0], cols=shape[1], dtype=dtype, warp_grid=(SUBPARTITIONS, 1)
+            )
+            self._declared.pool.append(declared)
+            handles.append(RegisterHandle(declared))
+        return PoolHandle(tuple(handles))
 
     def tensor_memory(
         self,
@@ -120,6 +139,7 @@ class Builder(DataOps):
     def finish(self) -> tile.TileProgram:
         """Return the program; raises UserError if a loop was left early or no role or work was declared."""
         self._check_left()
+        self._check_wefts()
         where = caller()
         if not self._roles or self._work is None:
             missing = "a role" if not self._roles else "work items"
@@ -131,6 +151,7 @@ class Builder(DataOps):
             tensors=tuple(declared.tensors),
             shared=tuple(declared.shared),
             registers=tuple(declared.registers),
+            pool=tuple(declared.pool),
             tensor_memory=tuple(declared.tensor_memory),
             barriers=tuple(declared.barriers),
             rings=tuple(declared.rings),
@@ -138,6 +159,7 @@ class Builder(DataOps):
             work=self._work,
             cluster_size=self.cluster_size,
             flops=self.flops,
+            mode=self.mode,
             params=dict(self.params),
         )
 

@@ -253,11 +253,13 @@ class DataOps(SyncOps):
         accumulate: bool = True,
         ctas: int = 1,
         transposed: bool = False,
+        plus: RegisterHandle | None = None,
     ) -> None:
         """Start acc += a @ b.T with a [m, k], b [n, k]; with `first=i` the iteration i = 0 overwrites acc.
 
         `transposed`: b is [k, n] and the product a @ b (16-bit types). `ctas` = 2 (sm_100): a pair of CTAs, each with
-        its own rows of a and acc, and half of the columns of the product in its b.
+        its own rows of a and acc, and half of the columns of the product in its b. `plus` (mode fiber): acc =
+        plus + a @ b.T, where the sum grows in `plus` and only the last step writes acc: no partial sum is seen there.
         """
         where = caller()
         rows, depth = (a.tile.rows, a.tile.cols) if isinstance(a, RegisterHandle) else (a.ref.rows, a.ref.cols)
@@ -276,6 +278,7 @@ class DataOps(SyncOps):
                 loop=first.loop if first is not None else None,
                 ctas=ctas,
                 b_transposed=transposed,
+                plus=plus.tile.name if plus is not None else None,
                 where=where,
             )
         )

@@ -215,6 +215,7 @@ class Declarations:
     tensors: list[Tensor] = field(default_factory=list)
     shared: list[tile.SharedTile] = field(default_factory=list)
     registers: list[tile.RegisterTile] = field(default_factory=list)
+    pool: list[tile.RegisterTile] = field(default_factory=list)
     tensor_memory: list[tile.TensorMemoryTile] = field(default_factory=list)
     barriers: list[tile.Mbarrier] = field(default_factory=list)
     rings: list[tile.RingDecl] = field(default_factory=list)

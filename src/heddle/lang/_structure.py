@@ -14,6 +14,11 @@ from heddle.ir.warp import Count, Work
 from heddle.lang._index import Index
 from heddle.lang._where import caller
 
+IDLE = "idle_"
+"""Begins the names of roles whose wefts end at once."""
+IDLE_REGISTERS = 8
+"""Of such a role, for what every weft computes at its entry."""
+
 
 @dataclass
 class _Body:
@@ -52,8 +57,15 @@ class Structure:
         self._role: _Role | None = None
         self._roles: list[tile.RoleBody] = []
         self._work: Work | None = None
+        self._wefts: dict[str, int] = {}
+        self._first_op: tile.Op | None = None
         self._loops = 0
         self._left: tuple[str, SourceLocation] | None = None
+
+    @property
+    def mode(self) -> str:
+        """Mode of the kernel: fiber once the number of fibers is set, else simt."""
+        return "fiber" if self._wefts else "simt"
 
     def _emit(self, op: tile.Op) -> None:
         self._check_left()
@@ -116,30 +128,70 @@ class Structure:
         self._work = Work(attributes=tuple(items), items=table, schedule=schedule, grid=clusters)  # type: ignore[arg-type]
 
     @contextmanager
-    def role(self, name: str, *, warps: int, registers: int, leader_only: bool = False) -> Iterator[None]:
-        """Open the code of a role of `warps` warps with `registers` a thread; `leader_only`: in rank 0 of a cluster."""
+    def role(
+        self, name: str, *, registers: int, warps: int | None = None, leader_only: bool = False, window: int = 0
+    ) -> Iterator[None]:
+        """Open the code of a role of `warps` warps with `registers` a thread; `leader_only`: in rank 0 of a cluster.
+
+        In mode fiber `set_fiber_num` has given the role its wefts; `registers` are for its own tiles and temporaries,
+        and `window` (0 or 1) is the half of a subpartition's registers that its wefts write.
+        """
         where = caller()
         self._check_left()
         if self._role is not None:
             raise UserError(f"role {name!r} is inside role {self._role.name!r}; roles stand side by side", where=where)
         if any(role.name == name for role in self._roles):
             raise UserError(f"there is a role {name!r} already", where=where)
-        if warps < 1 or registers < 1:
+        count = self._count_of(name, warps, where)
+        if count < 1 or registers < 1:
             raise UserError(f"role {name!r} needs warps and registers of 1 or more", where=where)
-        self._role = _Role(name, warps)
+        self._role = _Role(name, count)
         with self._body(f"role {name!r}", where) as body:
+            if self._first_op is not None:
+                body.ops.append(self._first_op)
+                self._first_op = None
             yield
         self._role = None
         self._roles.append(
             tile.RoleBody(
                 name=name,
-                warps=warps,
+                warps=count,
                 registers=registers,
                 body=tuple(body.ops),
                 leader_only=leader_only,
+                window=window,
                 where=where,
             )
         )
+
+    def _count_of(self, name: str, warps: int | None, where: SourceLocation) -> int:
+        """Return the warps of a role, which in mode fiber are those that set_fiber_num names."""
+        if not self._wefts:
+            if warps is None:
+                raise UserError(f"role {name!r} needs warps", where=where)
+            return warps
+        if warps is not None:
+            raise UserError(f"role {name!r} has the wefts that set_fiber_num gives it; leave out warps", where=where)
+        if name not in self._wefts:
+            known = [other for other in self._wefts if not other.startswith(IDLE)]
+            raise unknown_name("role of set_fiber_num", name, known, where)
+        order = list(self._wefts)
+        while order[len(self._roles)].startswith(IDLE):
+            self._idle(order[len(self._roles)])
+        expected = order[len(self._roles)]
+        if name != expected:
+            raise UserError(f"role {name!r} stands before {expected!r}; keep the order of set_fiber_num", where=where)
+        return self._wefts[name]
+
+    def _idle(self, name: str) -> None:
+        role = tile.RoleBody(name=name, warps=self._wefts[name], registers=IDLE_REGISTERS, body=())
+        self._roles.append(role)
+
+    def _check_wefts(self) -> None:
+        """Every role that set_fiber_num spawns has code."""
+        missing = [name for name in self._wefts if all(role.name != name for role in self._roles)]
+        if missing:
+            raise UserError(f"set_fiber_num spawns {missing[0]!r}, which has no code", where=caller())
 
     def work(self) -> Iterator[Item]:
         """Loop over the work items of this CTA: `for item in k.work():`."""

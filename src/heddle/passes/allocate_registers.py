@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from heddle.errors import SourceLocation, UserError
 from heddle.ir.warp import RZ
 from heddle.machine.spec import Machine
-from heddle.passes.draft import Draft, DraftProgram, File, RoleDraft, Value
+from heddle.passes.draft import SHARED_FILES, Draft, DraftProgram, File, RoleDraft, Value
 from heddle.passes.liveness import Liveness, liveness
 
 UNIFORM_REGISTERS = 63  # a warp has UR0..UR62 (CUDA binary utilities documentation)
@@ -69,7 +69,7 @@ def _colour(
         large = value.count if value.count >= LARGE_GROUP or not rotate else 0
         return (-large, -neighbours[value.id], value.id)
 
-    for value in sorted(live.values, key=order):
+    for value in sorted((value for value in live.values if value.file not in SHARED_FILES), key=order):
         taken = _taken(live, conflicts[value.id], registers)
         start = rotation[value.file] if rotate and 2 * neighbours[value.id] < longest else 0
         base = _choose(value, limits[value.file], taken, registers, partners, machine, start)
@@ -84,6 +84,8 @@ def _colour(
 def _check_entry(role: RoleDraft, live: Liveness) -> None:
     """No register tile may be read before it is written."""
     for value in live.live_values(live.at_entry):
+        if value.file in SHARED_FILES:
+            continue
         raise UserError(
             f"register tile {value.tile or value.name} of role {role.body.name} is read before it is written",
             where=role.body.where,

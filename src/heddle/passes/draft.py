@@ -13,11 +13,16 @@ from typing import Literal
 from heddle.ir.tile import RoleBody, TileProgram
 from heddle.ir.warp import Control, DataObject, Effect, Instruction, Source, Stream, Work
 
-File = Literal["vector", "uniform", "predicate"]
+File = Literal["vector", "uniform", "predicate", "pool", "zero"]
 LABEL = "#label"  # marks a branch target
 DEFINE = "#define"  # a tile's old contents are dead here; costs nothing
+BUSY_BIT = "#busy_bit"  # its sources' last accesses before it leave them full or empty; becomes binds
 NO_CONTROL = Control()
-PSEUDO = frozenset({LABEL, DEFINE})
+PSEUDO = frozenset({LABEL, DEFINE, BUSY_BIT})
+EMITTED: frozenset[str] = frozenset({"vector", "pool", "zero"})
+"""Files whose registers stand in the slots of an instruction."""
+SHARED_FILES: frozenset[str] = frozenset({"pool", "zero"})
+"""Files that a role does not allocate: pool tensors, which all roles share, and register RZ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,10 @@ class Value:
     align: int = 1
     file: File = "vector"
     tile: str = ""
+
+
+ZERO = Value(0, "RZ", file="zero")
+"""Stands in a slot whose operand is not in a register."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +88,17 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleDraft:
-    """A role's code. `registers`: first register of each value id, once allocated (file by file)."""
+    """A role's code. `registers`: first register of each value id, once allocated (file by file).
+
+    `private_first` (mode fiber): the register of a subpartition at which the role's own registers begin.
+    """
 
     body: RoleBody
     first_warp: int
     code: tuple[Draft, ...]
     registers: Mapping[int, int] = field(default_factory=dict)
     peak_live: int = 0
+    private_first: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

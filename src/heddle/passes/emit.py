@@ -9,8 +9,9 @@ from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import TensorMemoryTile, TileProgram
 from heddle.ir.warp import Barrier, Instruction, Register, Ring, Role, WarpProgram
+from heddle.ir.warp_fiber import OWN, WINDOW, FiberNote
 from heddle.machine.spec import Machine
-from heddle.passes.draft import Draft, DraftProgram, Operand, RoleDraft
+from heddle.passes.draft import EMITTED, Draft, DraftProgram, Operand, RoleDraft
 from heddle.passes.reuse import vector_sources
 from heddle.passes.timing import is_real
 
@@ -41,6 +42,7 @@ class Emit:
                     entry=entry,
                     registers_per_thread=role.body.registers,
                     leader_only=role.body.leader_only,
+                    base=role.body.window * WINDOW,
                 )
             )
         return WarpProgram(
@@ -61,6 +63,7 @@ class Emit:
             cluster_size=tile.cluster_size,
             flops=tile.flops,
             mode=tile.mode,
+            fiber=fiber_note(program) if tile.mode == "fiber" else None,
             params=tile.params,
         )
 
@@ -73,22 +76,40 @@ def _role_rows(role: RoleDraft, entry: int) -> list[Instruction]:
             count += 1
         elif draft.label:
             labels[draft.label] = count
-    return [_row(draft, role.registers, labels) for draft in role.code if is_real(draft)]
+    return [_row(draft, role, labels) for draft in role.code if is_real(draft)]
 
 
-def _row(draft: Draft, registers: Mapping[int, int], labels: Mapping[str, int]) -> Instruction:
-    dst = [operand for operand in draft.dst if operand.value.file == "vector"]
+def _row(draft: Draft, role: RoleDraft, labels: Mapping[str, int]) -> Instruction:
+    dst = [operand for operand in draft.dst if operand.value.file in EMITTED]
     return replace(
         draft.row,
-        dst=_register(dst[0], registers) if dst else None,
-        src=tuple(_register(operand, registers) for operand in vector_sources(draft)),
+        dst=_register(dst[0], role) if dst else None,
+        src=tuple(_register(operand, role) for operand in vector_sources(draft)),
         control=draft.control,
         target=labels[draft.target] if draft.target else None,
     )
 
 
-def _register(operand: Operand, registers: Mapping[int, int]) -> Register:
-    return Register(registers[operand.value.id] + operand.offset, operand.count, operand.reuse)
+def _register(operand: Operand, role: RoleDraft) -> Register:
+    """The register group of an operand: absolute in the pool, else relative to the role's window."""
+    first = role.registers[operand.value.id] + operand.offset
+    if operand.value.file == "pool":
+        return Register(first, operand.count, operand.reuse, OWN)
+    if operand.value.file == "vector" and role.private_first:
+        first += role.private_first - role.body.window * WINDOW
+    return Register(first, operand.count, operand.reuse)
+
+
+def fiber_note(program: DraftProgram) -> FiberNote:
+    """What a FIBER-thread takes of each subpartition: registers up to the highest in use, and the range of the pool."""
+    limit, pool = 0, []
+    for role in program.roles:
+        for operand in (o for draft in role.code for o in draft.dst + draft.src if o.value.file in ("vector", "pool")):
+            first = role.registers[operand.value.id] + operand.offset
+            first += role.private_first if operand.value.file == "vector" else 0
+            limit = max(limit, first + operand.count)
+            pool += [first, first + operand.count] if operand.value.file == "pool" else []
+    return FiberNote(registers=limit, pool_first=min(pool, default=0), pool_limit=max(pool, default=0))
 
 
 def shared_bytes(tile: TileProgram, machine: Machine) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from heddle.machine.spec import Machine
 from heddle.passes.draft import Draft
-from heddle.passes.timing import KNOWN_WRITERS, LATE_READERS, LATE_WRITERS, Timing, is_real, places, timing
+from heddle.passes.timing import KNOWN_WRITERS, LATE_READERS, LATE_WRITERS, Timing, in_order, is_real, places, timing
 
 Place = tuple[str, int]
 MANY = 16  # results of known latency that a state may hold before the settled ones are dropped
@@ -181,6 +181,8 @@ class Hazards:
             needs.reads |= state.readers.get(place, NOBODY) - needs.results
             if place in state.ready:  # the later write must land later
                 needs.cycles = max(needs.cycles, state.ready[place] - state.now - max(0, timed.latency - 1))
+        needs.results = frozenset(who for who in needs.results if not in_order(self.timings[who], timed))
+        needs.reads = frozenset(who for who in needs.reads if not in_order(self.timings[who], timed))
         return needs
 
     def _issue(self, index: int, state: State, timed: Timing) -> None:

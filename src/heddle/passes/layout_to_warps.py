@@ -101,7 +101,7 @@ class LayoutToWarps:
             raise UserError(
                 f"kernel {program.name} is written for {program.architecture}, {machine.name} is {machine.architecture}"
             )
-        tiles = {tile.name: tile for tile in program.registers}
+        tiles = {tile.name: tile for tile in (*program.registers, *program.pool)}
         layouts: dict[tuple[str, str], WarpLayout] = {}
         for role in program.roles:
             for name, where in register_tiles(role.body):

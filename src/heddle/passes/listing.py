@@ -6,7 +6,7 @@ from heddle.ir.warp import Control, Instruction, WarpProgram
 from heddle.passes.draft import Draft, DraftProgram, Operand, RoleDraft
 from heddle.passes.layout_to_warps import LaidOut
 
-PREFIX = {"vector": "R", "uniform": "UR", "predicate": "P"}
+PREFIX = {"vector": "R", "uniform": "UR", "predicate": "P", "pool": "POOL", "zero": "RZ"}
 
 
 def listing(program: object) -> str:
@@ -39,6 +39,8 @@ def _draft(draft: Draft, role: RoleDraft) -> str:
 
 def _operand(operand: Operand, role: RoleDraft) -> str:
     reuse = ".reuse" if operand.reuse else ""
+    if operand.value.file == "zero":
+        return "RZ"
     base = role.registers.get(operand.value.id)
     if base is None:
         return f"%{operand.value.name}.{operand.value.id}[{operand.offset}:{operand.offset + operand.count}]"

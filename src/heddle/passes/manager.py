@@ -12,15 +12,19 @@ from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.passes.allocate_registers import AllocateRegisters
 from heddle.passes.emit import Emit
+from heddle.passes.insert_busy_bits import InsertBusyBits
 from heddle.passes.layout_to_warps import LayoutToWarps
 from heddle.passes.listing import listing
 from heddle.passes.pipeline_fragments import PipelineFragments
+from heddle.passes.place_pool import PlacePool
 from heddle.passes.reuse import MarkReuse
 from heddle.passes.schedule import Schedule
 from heddle.passes.select import SelectInstructions
 from heddle.passes.set_control import SetControl
 from heddle.passes.verify_allocation import VerifyAllocation
+from heddle.passes.verify_channels import VerifyChannels
 from heddle.passes.verify_control import VerifyControl
+from heddle.passes.verify_pool import VerifyPool
 
 
 class Pass(Protocol):
@@ -44,21 +48,38 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 )
 """The pipeline, by name, in order."""
 
+FIBER_PASSES: tuple[tuple[str, Pass], ...] = (
+    ("layout_to_warps", LayoutToWarps()),
+    ("select_instructions", SelectInstructions()),
+    ("allocate_registers", AllocateRegisters()),
+    ("place_pool", PlacePool()),
+    ("verify_allocation", VerifyAllocation()),
+    ("verify_pool", VerifyPool()),
+    ("set_control", SetControl()),
+    ("verify_control", VerifyControl()),
+    ("insert_busy_bits", InsertBusyBits()),
+    ("emit", Emit()),
+    ("verify_channels", VerifyChannels()),
+)
+"""The pipeline of kernels of mode fiber: channels keep the order in which the kernel accesses them."""
+
 
 def run_passes(
     program: TileProgram,
     machine: Machine,
     *,
     print_after: Iterable[str] = (),
-    passes: Iterable[tuple[str, Pass]] = PASSES,
+    passes: Iterable[tuple[str, Pass]] | None = None,
     show: Callable[[str], object] | None = None,
 ) -> WarpProgram:
     """Lower a tile program.
 
-    `print_after`: names of passes, or "all", after which the program is shown (on standard error, or by `show`).
+    `passes`: by default those of the program's mode. `print_after`: names of passes, or "all", after which the program
+    is shown (on standard error, or by `show`).
     Raises UserError where the kernel is wrong for the machine.
     """
-    pipeline = tuple(passes)
+    chosen = FIBER_PASSES if program.mode == "fiber" else PASSES
+    pipeline = chosen if passes is None else tuple(passes)
     wanted = set(print_after)
     names = [name for name, _ in pipeline]
     for name in sorted(wanted - {"all"} - set(names)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from heddle.machine.spec import Machine
-from heddle.passes.draft import Draft, DraftProgram, Operand, RoleDraft
+from heddle.passes.draft import EMITTED, Draft, DraftProgram, Operand, RoleDraft
 from heddle.passes.timing import is_real
 
 
@@ -30,8 +30,8 @@ def _role(role: RoleDraft) -> RoleDraft:
 
 
 def vector_sources(draft: Draft) -> tuple[Operand, ...]:
-    """The sources that are emitted: vector registers, in slot order."""
-    return tuple(o for o in draft.src if o.value.file == "vector")
+    """The sources that are emitted: vector registers, those of the pool and RZ included, in slot order."""
+    return tuple(o for o in draft.src if o.value.file in EMITTED)
 
 
 def _mark(first: Draft, second: Draft, role: RoleDraft) -> Draft:

@@ -11,9 +11,19 @@ from heddle.machine.spec import Machine
 from heddle.passes.draft import PSEUDO, Draft, Operand
 
 # operands of these are read some time after issue, so that overwriting them needs a read counter
-LATE_READERS = frozenset({Unit.SHARED, Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.TCGEN05_MMA, Unit.TMEM_STORE})
+LATE_READERS = frozenset(
+    {
+        Unit.SHARED,
+        Unit.GLOBAL,
+        Unit.BULK_LOAD,
+        Unit.BULK_STORE,
+        Unit.TCGEN05_MMA,
+        Unit.TMEM_STORE,
+        Unit.WEFT_MMA,
+    }
+)
 # results come at an unknown time (that of a store to tensor memory is its end)
-LATE_WRITERS = frozenset({Unit.SHARED, Unit.GLOBAL, Unit.TMEM_LOAD, Unit.TMEM_STORE})
+LATE_WRITERS = frozenset({Unit.SHARED, Unit.GLOBAL, Unit.TMEM_LOAD, Unit.TMEM_STORE, Unit.WEFT_MMA})
 KNOWN_WRITERS = frozenset({Unit.VARIABLE})  # known latency, but long: a write counter where the distance is too short
 
 
@@ -37,6 +47,11 @@ def timing(machine: Machine, row: Instruction) -> Timing:
 def places(operands: tuple[Operand, ...], registers: dict[int, int]) -> list[tuple[str, int]]:
     """(file, register) of each element."""
     return [(o.value.file, registers[o.value.id] + i) for o in operands for i in range(o.offset, o.offset + o.count)]
+
+
+def in_order(first: Timing | None, second: Timing) -> bool:
+    """Whether the unit itself orders two instructions of one warp: a weft's matrix instructions run one by one."""
+    return first is not None and first.unit is second.unit is Unit.WEFT_MMA
 
 
 def is_real(draft: Draft) -> bool:

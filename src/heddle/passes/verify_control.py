@@ -16,7 +16,7 @@ from heddle.ir.opcodes import Unit
 from heddle.ir.warp import SCOREBOARDS
 from heddle.machine.spec import Machine
 from heddle.passes.draft import Draft, DraftProgram, RoleDraft
-from heddle.passes.timing import KNOWN_WRITERS, LATE_READERS, LATE_WRITERS, Timing, is_real, places, timing
+from heddle.passes.timing import KNOWN_WRITERS, LATE_READERS, LATE_WRITERS, Timing, in_order, is_real, places, timing
 
 Place = tuple[str, int]
 
@@ -130,16 +130,22 @@ class _Replay:
 
     def _check(self, index: int, draft: Draft, timed: Timing) -> None:
         for place in self.touched[index].needed:
-            pending = self.writes.get(place)
+            pending = self._pending(place, timed)
             if pending and (pending.done_at is None or pending.done_at > self.now):
                 self._fail(index, pending, place, "reads")
         for place in self.touched[index].written:
-            pending = self.writes.get(place)
+            pending = self._pending(place, timed)
             lands = self.now + timed.latency if timed.latency else self.now + 1
             if pending and (pending.done_at is None or pending.done_at >= lands):
                 self._fail(index, pending, place, "overwrites the result of")
             for reader in self.reads.get(place, ()):
-                self._fail(index, reader, place, "overwrites an operand of")
+                if not in_order(self.timings[reader.producer], timed):
+                    self._fail(index, reader, place, "overwrites an operand of")
+
+    def _pending(self, place: Place, timed: Timing) -> _Pending | None:
+        """The unfinished write of a register, unless the unit orders the two."""
+        pending = self.writes.get(place)
+        return None if pending and in_order(self.timings[pending.producer], timed) else pending
 
     def _start(self, index: int, draft: Draft, timed: Timing) -> None:
         control = draft.control

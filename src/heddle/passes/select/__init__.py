@@ -16,6 +16,7 @@ from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
 from heddle.passes.select import (
     bulk,
     elementwise,
+    fiber,
     flow,
     sm_80,
     sm_80_stream,
@@ -25,6 +26,7 @@ from heddle.passes.select import (
     stores,
     synchronisation,
     tensor_memory,
+    weft_mma,
 )
 from heddle.passes.select.tables import Tables
 from heddle.passes.select.writer import RoleWriter
@@ -79,6 +81,18 @@ GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
         t.StoreTensorMemory: tensor_memory.lower_store_tensor_memory,
     },
 }
+FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
+    "sm_90": {
+        **COMMON,
+        **BULK,
+        t.Mma: weft_mma.lower_mma,
+        t.LoadShared: weft_mma.lower_load_shared,
+        t.Arrive: fiber.lower_arrive,
+        t.SetFiberNum: fiber.lower_set_fiber_num,
+        t.SetBusyBit: fiber.lower_set_busy_bit,
+    },
+}
+"""What kernels of mode fiber are lowered with, by generation."""
 NESTED = {
     t.For: flow.lower_for,
     t.ForEachItem: flow.lower_for_each_item,
@@ -127,7 +141,7 @@ def lower(writer: RoleWriter, op: t.Op) -> None:
     if nested is not None:
         nested(writer, op, lower)  # type: ignore[operator]  # each takes its own type of operation
         return
-    handlers = GENERATIONS[writer.program.architecture]
+    handlers = _handlers(writer)
     handler = handlers.get(type(op))
     if handler is None:
         raise UnsupportedError(
@@ -136,6 +150,15 @@ def lower(writer: RoleWriter, op: t.Op) -> None:
             hint=f"operations there: {', '.join(sorted(kind.__name__ for kind in handlers))}",
         )
     handler(writer, op)
+
+
+def _handlers(writer: RoleWriter) -> Mapping[type[t.Op], Handler]:
+    architecture, mode = writer.program.architecture, writer.program.mode
+    if mode != "fiber":
+        return GENERATIONS[architecture]
+    if architecture not in FIBER:
+        raise UnsupportedError(f"kernels of mode fiber are lowered for {', '.join(FIBER)}, not for {architecture}")
+    return FIBER[architecture]
 
 
 def _declare_objects(tables: Tables) -> None:

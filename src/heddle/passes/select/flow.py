@@ -45,7 +45,8 @@ def _start(writer: RoleWriter) -> list[Draft]:
     """Take the role's register budget where budgets differ. (The kernel itself meets once its mbarriers are there.)"""
     kept, writer.code = writer.code, []
     program = writer.program
-    if program.architecture != "sm_80" and len({r.registers for r in program.roles}) > 1:
+    budgets = program.architecture != "sm_80" and program.mode != "fiber"
+    if budgets and len({r.registers for r in program.roles}) > 1:
         writer.emit("USETMAXREG")
     start, writer.code = writer.code, kept
     return start

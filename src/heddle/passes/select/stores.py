@@ -29,7 +29,7 @@ def lower_store_shared(writer: RoleWriter, op: StoreShared) -> None:
     size = dtype_bytes(tile.dtype)
     matrix = writer.program.architecture != "sm_80" and size == 2 and source.kind != "lane"
     ways = 1 if tile.swizzle_bytes or matrix else _conflict_ways(tile.cols * size, source.kind == "lane")
-    base, width = _shared_base(writer, op.dst), VECTOR_REGISTERS if matrix else _width(source, size)
+    base, width = shared_base(writer, op.dst), VECTOR_REGISTERS if matrix else _width(source, size)
     stores: list[int] = []
     address = base
     for group in _converted(writer, registers, source.tile.dtype, tile.dtype, width):
@@ -52,7 +52,7 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
             f"shared tile {tile.name} is {tile.dtype}, register tile {op.dst} is {layout.tile.dtype}",
             where=writer.where,
         )
-    base = _shared_base(writer, op.src)
+    base = shared_base(writer, op.src)
     loads: list[int] = []
     for group in _vectors(writer.tile_registers(op.dst), _width(layout, dtype_bytes(tile.dtype))):
         writer.emit("LDS", group, (base,), bytes=LANES * REGISTER_BYTES * group.count)
@@ -175,7 +175,8 @@ def _vectors(registers: list[Operand], width: int) -> list[Operand]:
     return groups
 
 
-def _shared_base(writer: RoleWriter, ref: SharedRef) -> Operand:
+def shared_base(writer: RoleWriter, ref: SharedRef) -> Operand:
+    """This lane's address in the current stage of a shared tile."""
     base = writer.kept(f"{ref.tile}.lane_address", file="vector", op="IMAD")
     return writer.scalar("IMAD", base, writer.stage(ref.ring), name="stage_address") if ref.ring else base
 

@@ -12,6 +12,7 @@ from heddle.errors import SourceLocation, UnsupportedError, UserError, unknown_n
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import GlobalRef, TileProgram
 from heddle.ir.warp import Access, DataObject, Effect, Source, Stream, Tensor, Work
+from heddle.passes.draft import Value
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -30,6 +31,15 @@ class Tables:
     objects: dict[str, DataObject] = field(default_factory=dict)
     streams: dict[tuple[object, ...], Stream] = field(default_factory=dict)
     columns: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    pool: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+
+    def pool_values(self, name: str, bands: int, registers: int, align: int) -> tuple[Value, ...]:
+        """The values of a pool tensor, one a band, the same in every role; ids of roles' own values are positive."""
+        if name not in self.pool:
+            first = -1 - sum(map(len, self.pool.values()))
+            values = (Value(first - i, f"{name}.{i}", registers, align, "pool", name) for i in range(bands))
+            self.pool[name] = tuple(values)
+        return self.pool[name]
 
     def source(self, where: SourceLocation | None, operation: str) -> int:
         """Index of a source line, added when new."""

@@ -34,6 +34,7 @@ class RoleWriter:
     arrived: bool = False  # a WARPGROUP.ARRIVE stands before the current run of wgmma
     matrix_sources: dict[int, Value] = field(default_factory=dict)  # register operands of wgmma so far, by id
     fragments: dict[tuple[object, ...], Value] = field(default_factory=dict)  # of mma.sync, by operand and place
+    shared_reads: list[Operand] = field(default_factory=list)  # mode fiber: results of what has read shared memory
     tensor_memory_stores: list[Operand] = field(default_factory=list)  # that nothing has waited for
     _values: int = 0
     _labels: int = 0
@@ -44,6 +45,10 @@ class RoleWriter:
     def program(self) -> TileProgram:
         """The tile program being lowered."""
         return self.laid_out.program
+
+    @property
+    def _pool(self) -> set[str]:
+        return {tile.name for tile in self.program.pool}
 
     # values
 
@@ -65,6 +70,10 @@ class RoleWriter:
 
     def tile_values(self, name: str) -> tuple[Value, ...]:
         """The values of a register tile: one a band, or one a 16 x 8 atom in the fragment layout."""
+        if name in self._pool:
+            layout = self.layout(name)
+            align = min(8, 1 << (layout.band_registers - 1).bit_length())
+            return self.tables.pool_values(name, layout.bands, layout.band_registers, align)
         if name not in self._tiles:
             layout = self.layout(name)
             atoms = 1
@@ -203,7 +212,7 @@ class RoleWriter:
         tile = self.layout(name).tile
         return self.tables.add_object(
             DataObject(
-                name=f"{self.role.name}.{name}",
+                name=name if name in self._pool else f"{self.role.name}.{name}",
                 space="register",
                 shape=(tile.rows, tile.cols),
                 dtype=tile.dtype,

@@ -1,0 +1,147 @@
+"""Rules on wefts, windows and pool tensors of a tile program of mode fiber (docs/decisions/0006).
+
+A pool tensor is a channel: one role produces it and states it full, one other role reads it and states it empty.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from heddle.errors import SourceLocation, UserError
+from heddle.ir import tile
+from heddle.ir.tile_walk import register_reads, register_writes, walk
+from heddle.ir.warp_fiber import FIBERS, SUBPARTITIONS
+
+WINDOWS = (0, 1)
+Uses = dict[str, dict[str, SourceLocation | None]]
+"""Pool tensor -> role -> the first line of the use."""
+
+
+def verify_fiber(program: tile.TileProgram) -> None:
+    """Raise UserError on the first rule that the program breaks."""
+    if program.mode != "fiber":
+        _without_pool(program)
+        return
+    _wefts(program)
+    _set_fiber_num(program)
+    _channels(program)
+
+
+def _without_pool(program: tile.TileProgram) -> None:
+    if program.pool or any(role.window for role in program.roles):
+        raise UserError(f"pool tensors and windows in a kernel of mode {program.mode}; call k.set_fiber_num first")
+    for op, _ in walk(program):
+        if isinstance(op, tile.SetFiberNum | tile.SetBusyBit) or (isinstance(op, tile.Mma) and op.plus is not None):
+            raise UserError(
+                f"{type(op).__name__} in a kernel of mode {program.mode}; it needs mode fiber", where=op.where
+            )
+
+
+def _wefts(program: tile.TileProgram) -> None:
+    """A role has at most one weft in each subpartition: its code names registers, which two wefts would share."""
+    for role in program.roles:
+        if role.window not in WINDOWS:
+            raise UserError(f"role {role.name!r} has window {role.window}; allowed: 0, 1", where=role.where)
+        if role.warps > SUBPARTITIONS:
+            raise UserError(
+                f"role {role.name!r} has {role.warps} wefts; a role has up to {SUBPARTITIONS}, one a subpartition",
+                where=role.where,
+                hint="declare several roles and write their code in one Python function",
+            )
+    for op, place in walk(program):
+        if isinstance(op, tile.MmaCommit | tile.MmaWait):
+            raise UserError(
+                f"{type(op).__name__} in a kernel of mode fiber; busy bits order its matrix instructions",
+                where=op.where,
+                hint="leave it out",
+            )
+        pool = {name.name for name in program.pool} & {*register_reads(op), *register_writes(op)}
+        if pool and _first_weft(program, place.role) % SUBPARTITIONS:
+            raise UserError(
+                f"role {place.role.name!r} begins at weft {_first_weft(program, place.role)} and uses pool tensor "
+                f"{min(pool)!r}, whose rows stay in their subpartition; it must begin at a multiple of {SUBPARTITIONS}",
+                where=op.where,
+            )
+
+
+def _first_weft(program: tile.TileProgram, role: tile.RoleBody) -> int:
+    before = program.roles[: program.roles.index(role)]
+    return sum(other.warps for other in before)
+
+
+def _set_fiber_num(program: tile.TileProgram) -> None:
+    """Weft 0 runs alone until it has set the number of fibers, which it does once, at entry, for all roles."""
+    ops = [(op, place.role) for op, place in walk(program) if isinstance(op, tile.SetFiberNum)]
+    if len(ops) != 1 or program.roles[0].body[0] is not ops[0][0]:
+        raise UserError(
+            "set_fiber_num stands once, at the entry of the first role",
+            where=ops[0][0].where if ops else program.roles[0].where,
+        )
+    if program.roles[0].warps != 1:
+        raise UserError(
+            f"role {program.roles[0].name!r} has {program.roles[0].warps} wefts; the first role has one, which runs "
+            "alone until it has set the number of fibers",
+            where=program.roles[0].where,
+            hint="name a role of one weft first in set_fiber_num",
+        )
+    wefts = sum(role.warps for role in program.roles)
+    if ops[0][0].fibers != wefts * FIBERS:
+        raise UserError(
+            f"set_fiber_num of {ops[0][0].fibers} fibers; the roles have {wefts} wefts of {FIBERS}",
+            where=ops[0][0].where,
+        )
+
+
+def _channels(program: tile.TileProgram) -> None:
+    produced, consumed, stated = _uses(program)
+    for pool in program.pool:
+        writers, readers = produced[pool.name], consumed[pool.name]
+        _one_role(pool.name, "produced", writers)
+        _one_role(pool.name, "read", readers)
+        (producer, line), (consumer, read_line) = *writers.items(), *readers.items()
+        if producer == consumer:
+            raise UserError(
+                f"pool tensor {pool.name!r} is produced and read by role {producer!r} alone",
+                where=line,
+                hint="declare it with k.registers(...)",
+            )
+        _stated(pool.name, "full", producer, stated[pool.name, "full"], line)
+        _stated(pool.name, "empty", consumer, stated[pool.name, "empty"], read_line)
+
+
+def _uses(program: tile.TileProgram) -> tuple[Uses, Uses, dict[tuple[str, str], dict[str, SourceLocation | None]]]:
+    produced: Uses = defaultdict(dict)
+    consumed: Uses = defaultdict(dict)
+    stated: dict[tuple[str, str], dict[str, SourceLocation | None]] = defaultdict(dict)
+    for op, place in walk(program):
+        for name in register_writes(op):
+            produced[name].setdefault(place.role.name, op.where)
+        for name in register_reads(op):
+            consumed[name].setdefault(place.role.name, op.where)
+        if isinstance(op, tile.SetBusyBit):
+            stated[op.tile, op.bit].setdefault(place.role.name, op.where)
+    return produced, consumed, stated
+
+
+def _one_role(name: str, verb: str, roles: dict[str, SourceLocation | None]) -> None:
+    if len(roles) == 1:
+        return
+    who = f"roles {', '.join(map(repr, roles))}" if roles else "no role"
+    raise UserError(
+        f"pool tensor {name!r} is {verb} by {who}; a channel has one producer and one consumer",
+        where=list(roles.values())[-1] if roles else None,
+        hint="use one pool tensor for each pair of roles",
+    )
+
+
+def _stated(name: str, bit: str, role: str, roles: Iterable[str], where: SourceLocation | None) -> None:
+    for other in roles:
+        if other != role:
+            raise UserError(f"role {other!r} states pool tensor {name!r} {bit}; only role {role!r} can", where=where)
+    if role not in roles:
+        raise UserError(
+            f"role {role!r} never states pool tensor {name!r} {bit}, so its partner waits for ever",
+            where=where,
+            hint=f'call k.set_busy_bit({name}, "{bit}") after the last {"write" if bit == "full" else "read"}',
+        )

@@ -1,0 +1,202 @@
+"""One schedule of the wefts of a FIBER-thread, played with full and empty bits and without time.
+
+Channels are a Kahn network with places of capacity one: with one producer and one consumer a register, values, a
+deadlock and the final state are the same for every schedule (docs/decisions/0006). So each weft runs as far as it
+can, in turn, and an operation completes when it issues. Copies land at once: how far memory is behind changes nothing.
+Played is the first cluster, as one CTA, with its first items. Named barriers, semaphores and groups pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from heddle.ir.opcodes import OPCODES, Unit
+from heddle.ir.warp import LOOP_LEVELS, RZ, BarrierRef, Count, Instruction, Register, Role, WarpProgram
+from heddle.ir.warp_fiber import SUBPARTITIONS, Bind
+
+ITEMS = 3  # work items of the cluster that are played
+ACTS_EVERY = {"warp": 1, "group": SUBPARTITIONS}  # of how many wefts one acts; of a role the first alone
+Place = tuple[int, int]
+"""Subpartition and register."""
+
+
+@dataclass(slots=True)
+class Bits:
+    """State of one pool register: bits, the weft that produced its datum and the pcs of the last write and read."""
+
+    empty: bool = True
+    full: bool = False
+    written_pc: int = -1
+    read_pc: int = -1
+
+
+@dataclass(slots=True)
+class Phase:
+    """One mbarrier."""
+
+    arrived: int = 0
+    expected: int = 0
+    parity: int = 0
+
+
+@dataclass(slots=True)
+class Weft:
+    """Where a weft is: next instruction, item, loop counters, rings, and what is bound to its next instruction."""
+
+    number: int
+    role: Role
+    pc: int
+    item: int = 0
+    counters: list[int] = field(default_factory=lambda: [0] * LOOP_LEVELS)
+    rings: dict[str, tuple[int, int]] = field(default_factory=dict)
+    bound: Bind | None = None
+    ended: bool = False
+    waits: str = ""
+
+    def place(self, register: Register) -> list[Place]:
+        """The registers of a group, for this weft."""
+        if register.place is None and register.index == RZ:
+            return []
+        own = register.place is None or register.place < 0
+        where = self.number % SUBPARTITIONS if own else int(register.place or 0)
+        first = register.index + (self.role.base if register.place is None else 0)
+        return [(where, number) for number in range(first, first + register.count)]
+
+
+class Game:
+    """Plays a program. `touched`: for each pool register the wefts that write and that consume it, with a pc each."""
+
+    def __init__(self, program: WarpProgram) -> None:
+        self.program = program
+        self.wefts = [
+            Weft(number, role, role.entry)
+            for role in program.roles
+            for number in range(role.first_warp, role.first_warp + role.warps)
+        ]
+        assert program.fiber is not None
+        self.pool = range(program.fiber.pool_first, program.fiber.pool_limit)
+        self.bits: dict[Place, Bits] = {}
+        self.phases: dict[tuple[str, int], Phase] = {}
+        self.arrivals = {barrier.name: barrier.arrivals for barrier in program.barriers}
+        self.depths = {ring.name: ring.depth for ring in program.rings}
+        self.writers: dict[Place, dict[int, int]] = {}
+        self.consumers: dict[Place, dict[int, int]] = {}
+        self.unheld: list[tuple[int, Place]] = []
+        grid = program.work.grid if program.work.schedule == "static" else 1
+        last = len(program.work.items) if program.work.schedule != "launch" else 1
+        self.items = list(range(0, last, max(1, grid)))[:ITEMS]
+
+    def play(self) -> bool:
+        """Run every weft as far as it goes, until all have ended; returns whether they have."""
+        moved = True
+        while moved:
+            moved = False
+            for weft in self.wefts:
+                while not weft.ended and self._step(weft):
+                    moved = True
+        return all(weft.ended for weft in self.wefts)
+
+    def pool_places(self, weft: Weft, registers: tuple[Register | None, ...]) -> list[Place]:
+        """The pool registers among some operands."""
+        return [p for r in registers if r is not None for p in weft.place(r) if p[1] in self.pool]
+
+    # one instruction
+
+    def _step(self, weft: Weft) -> bool:
+        """Try to issue the weft's next instruction."""
+        instruction = self.program.instructions[weft.pc]
+        unit = OPCODES[instruction.op].unit
+        if not self._may_issue(weft, instruction, unit):
+            return False
+        if unit is Unit.BIND:
+            weft.bound = instruction.bind
+        else:
+            self._touch(weft, instruction)
+            weft.bound = None
+            if (weft.number - weft.role.first_warp) % ACTS_EVERY.get(instruction.by, weft.role.warps) == 0:
+                self._signal(weft, instruction, unit)
+        for ring in instruction.advance:
+            stage, phase = weft.rings.get(ring, (0, 0))
+            weft.rings[ring] = (stage + 1, phase) if stage + 1 < self.depths[ring] else (0, phase ^ 1)
+        weft.pc = self._next(weft, instruction, unit)
+        return True
+
+    def _may_issue(self, weft: Weft, instruction: Instruction, unit: Unit) -> bool:
+        if unit is Unit.MBARRIER_WAIT and instruction.barrier is not None:
+            phase = weft.rings.get(instruction.barrier.ring or "", (0, 0))[1]
+            weft.waits = f"mbarrier {instruction.barrier.name}"
+            return self._phase(weft, instruction.barrier).parity != phase ^ instruction.barrier.flip
+        for place in self.pool_places(weft, _sources(instruction)):
+            if self._bits(place).empty:
+                weft.waits = f"register {place[1]} of subpartition {place[0]}, which is empty"
+                return False
+        for place in self.pool_places(weft, (instruction.dst,)):
+            if self._bits(place).full:
+                weft.waits = f"register {place[1]} of subpartition {place[0]}, which is full"
+                return False
+        return True
+
+    def _touch(self, weft: Weft, instruction: Instruction) -> None:
+        bind = weft.bound or Bind()
+        for slot, source in enumerate(instruction.src):
+            for place in self.pool_places(weft, (source,)):
+                bits = self._bits(place)
+                bits.read_pc = weft.pc
+                self.consumers.setdefault(place, {}).setdefault(weft.number, weft.pc)
+                if slot in bind.consume:
+                    bits.empty, bits.full = True, False
+        for place in self.pool_places(weft, (instruction.dst,)):
+            bits = self._bits(place)
+            self.writers.setdefault(place, {}).setdefault(weft.number, weft.pc)
+            bits.empty, bits.full, bits.written_pc = False, bind.hold, weft.pc
+            if not bind.hold:
+                self.unheld.append((weft.pc, place))
+
+    def _signal(self, weft: Weft, instruction: Instruction, unit: Unit) -> None:
+        if instruction.barrier is None:
+            return
+        phase = self._phase(weft, instruction.barrier)
+        if unit in (Unit.MBARRIER_EXPECT, Unit.MBARRIER_ARRIVE):
+            phase.arrived += 1
+            phase.expected += instruction.bytes if unit is Unit.MBARRIER_EXPECT else 0
+        elif unit is Unit.BULK_LOAD:
+            phase.expected -= instruction.bytes
+        if phase.arrived >= self.arrivals[instruction.barrier.name] and phase.expected == 0:
+            phase.arrived, phase.parity = 0, phase.parity ^ 1
+
+    def _next(self, weft: Weft, instruction: Instruction, unit: Unit) -> int:
+        taken = False
+        if unit is Unit.EXIT:
+            weft.ended = True
+        elif unit is Unit.LOOP and instruction.count is not None:
+            weft.counters[instruction.level] += 1
+            taken = weft.counters[instruction.level] < self._count(weft, instruction.count)
+            if not taken:
+                weft.counters[instruction.level] = 0
+        elif unit is Unit.SKIP and instruction.attribute is not None:
+            taken = self._attribute(weft, instruction.attribute) == 0
+        elif unit is Unit.NEXT_ITEM:
+            taken = weft.item + 1 < len(self.items)
+            weft.item += taken
+        return instruction.target if taken and instruction.target is not None else weft.pc + 1
+
+    def _bits(self, place: Place) -> Bits:
+        return self.bits.setdefault(place, Bits())
+
+    def _phase(self, weft: Weft, use: BarrierRef) -> Phase:
+        stage = weft.rings.get(use.ring, (0, 0))[0] if use.ring else 0
+        index = (stage + use.offset) % self.depths[use.ring] if use.ring else use.offset
+        return self.phases.setdefault((use.name, index), Phase())
+
+    def _attribute(self, weft: Weft, name: str) -> int:
+        return int(self.program.work.items[self.items[weft.item], self.program.work.attributes.index(name)])
+
+    def _count(self, weft: Weft, count: Count) -> int:
+        base = count.value if count.attribute is None else self._attribute(weft, count.attribute)
+        return base + count.offset
+
+
+def _sources(instruction: Instruction) -> tuple[Register | None, ...]:
+    """What is read: all slots and, of a matrix instruction without a third slot, the accumulator."""
+    matrix = OPCODES[instruction.op].unit is Unit.WEFT_MMA and len(instruction.src) < 3
+    return (*instruction.src, instruction.dst if matrix else None)

@@ -1,0 +1,116 @@
+"""Last pass (mode fiber): check channel discipline on the finished warp program and play one schedule.
+
+It knows nothing of how binds were inserted. Rules, by their numbers in docs/decisions/0006: V1 one
+producer weft and one consumer weft a register; V2 every write of a channel holds; V3 every datum is read, and given
+back (else the play stops, or a datum is left over); V4 is checked by `heddle.ir.warp_verify`; V5 registers outside the
+pool are each touched by one weft; V7 both sides skip the same data, V8 channels are at rest at the end: by the play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from heddle.errors import SourceLocation, UserError
+from heddle.ir.warp import WarpProgram
+from heddle.ir.warp_verify import verify
+from heddle.machine.spec import Machine
+from heddle.passes.channel_game import Game, Place, Weft
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyChannels:
+    """Raise UserError where a channel is used against the rules, or the wefts wait for each other for ever."""
+
+    def run(self, program: WarpProgram, machine: Machine) -> WarpProgram:
+        """Check the program and return it unchanged."""
+        verify(program, machine)
+        _private(program)
+        game = Game(program)
+        ended = game.play()
+        _one_weft(program, game.writers, "written")
+        _one_weft(program, game.consumers, "read")
+        for pc, place in game.unheld:
+            raise UserError(
+                f"{program.instructions[pc].op} writes {_name(place)} without holding it: it may be overwritten before "
+                "it is read",
+                where=_line(program, pc),
+                hint='state the tensor "full" behind its last write',
+            )
+        if not ended:
+            raise _stuck(program, game)
+        for place, bits in game.bits.items():
+            if bits.full:
+                raise UserError(
+                    f"{_name(place)} is written and never given back",
+                    where=_line(program, bits.written_pc),
+                    hint='state the tensor "empty" behind its last read',
+                )
+        return program
+
+
+def _name(place: Place) -> str:
+    return f"register {place[1]} of subpartition {place[0]}"
+
+
+def _line(program: WarpProgram, pc: int) -> SourceLocation:
+    source = program.sources[program.instructions[pc].source]
+    return SourceLocation(source.file, source.line)
+
+
+def _private(program: WarpProgram) -> None:
+    """V5: a register outside the pool belongs to one weft, so no bit has to order it."""
+    game, owners = Game(program), dict[Place, Weft]()
+    for weft in game.wefts:
+        starts = [role.entry for role in program.roles if role.entry > weft.role.entry]
+        for pc in range(weft.role.entry, min(starts, default=len(program.instructions))):
+            instruction = program.instructions[pc]
+            for register in (instruction.dst, *instruction.src):
+                for place in weft.place(register) if register is not None else []:
+                    owner = weft if place[1] in game.pool else owners.setdefault(place, weft)
+                    if owner is not weft:
+                        raise UserError(
+                            f"{_name(place)} is touched by wefts {owner.number} and {weft.number}; outside the pool "
+                            "nothing orders them",
+                            where=_line(program, pc),
+                        )
+
+
+def _one_weft(program: WarpProgram, uses: Mapping[Place, Mapping[int, int]], verb: str) -> None:
+    """V1."""
+    for place, wefts in uses.items():
+        if len(wefts) > 1:
+            (one, first), (other, second) = list(wefts.items())[:2]
+            raise UserError(
+                f"{_name(place)} is {verb} by weft {one} (at {_line(program, first)}) and by weft {other}; a channel "
+                "has one producer and one consumer",
+                where=_line(program, second),
+            )
+
+
+def _stuck(program: WarpProgram, game: Game) -> UserError:
+    waiting = [weft for weft in game.wefts if not weft.ended]
+    lines = [
+        f"weft {weft.number} ({weft.role.name}) at {_line(program, weft.pc)}: "
+        f"{program.instructions[weft.pc].op} waits for {weft.waits}{_other(program, game, weft)}"
+        for weft in waiting
+    ]
+    return UserError(
+        "the wefts wait for each other for ever:\n  " + "\n  ".join(lines),
+        where=_line(program, waiting[0].pc),
+        hint="both sides of a channel must use it equally often, and state it full and empty each time",
+    )
+
+
+def _other(program: WarpProgram, game: Game, weft: Weft) -> str:
+    """The last access of the other side to the register that a weft waits for."""
+    instruction = program.instructions[weft.pc]
+    for place in game.pool_places(weft, (instruction.dst, *instruction.src)):
+        bits = game.bits.get(place)
+        if bits is None:
+            continue
+        if bits.full and bits.written_pc >= 0:
+            return f"; last written at {_line(program, bits.written_pc)}"
+        if bits.empty and bits.read_pc >= 0:
+            return f"; last read at {_line(program, bits.read_pc)}"
+    return ""
