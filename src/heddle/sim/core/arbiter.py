@@ -59,14 +59,6 @@ def read_cycles(M: State, reads: int) -> int:
     return int((reads + each - 1) // each)
 
 
-def rounded(numerator: int, denominator: int) -> int:
-    """Return a quotient rounded to the nearest, to the even one of two as near."""
-    whole, twice = numerator // denominator, 2 * (numerator % denominator)
-    if twice > denominator or (twice == denominator and whole & 1):
-        return whole + 1
-    return whole
-
-
 def port_ticks(M: State, sub: int, cycles: int, t: int) -> int:
     """Return the ticks of so many port cycles in cycle t, when accumulators may take a share of the ports."""
     if M[H_SHARE] != 0 and accumulators_active(M, M[sub + Q_SM], t):
@@ -79,7 +71,7 @@ def port_ticks(M: State, sub: int, cycles: int, t: int) -> int:
             M[queue + V_SPAN_HEAD] = head
             if M[span] > t:
                 return cycles << TICK_BITS
-            return rounded((cycles << TICK_BITS) * M[span + 2], M[span + 3])
+            return int((cycles << TICK_BITS) * M[span + 2] // M[span + 3])
         head += 1
     M[queue + V_SPAN_HEAD] = head
     return cycles << TICK_BITS

@@ -98,7 +98,7 @@ def happen(M: State, P: Program, L: State, event: int, t: int) -> None:
         grow_semaphore(M, P, where, t)
     elif kind == EV_LAUNCH:
         if M[H_BITS] != 0:
-            clear_threads(M, where, t)
+            clear_threads(M, where)
         if M[H_SCHEDULE] == SCHEDULE_LAUNCH:
             launch_next(M, P, where, t)
     elif kind > EV_LOST:

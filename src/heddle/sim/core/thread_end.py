@@ -19,6 +19,7 @@ from heddle.sim.core.layout import (
     H_DRAINING,
     H_SLOTS,
     H_WARPS_PER_CTA,
+    INF,
     K_CTAS,
     K_DRAINS,
     K_FREE,
@@ -70,15 +71,15 @@ def end_drained(M: State, t: int) -> None:
             end_threads(M, cluster)
 
 
-def clear_threads(M: State, cluster: int, t: int) -> None:
+def clear_threads(M: State, cluster: int) -> None:
     """Note data that nobody has consumed, and clear all bits, in the cycle in which a cluster's slot is free."""
     cta = M[cluster + K_CTAS]
     for _ in range(M[H_CLUSTER_SIZE]):
-        clear_thread(M, cta, t)
+        clear_thread(M, cta)
         cta += M[H_SLOTS] * C_WORDS
 
 
-def clear_thread(M: State, cta: int, t: int) -> None:
+def clear_thread(M: State, cta: int) -> None:
     """Do so for one FIBER-thread."""
     first = M[cta + C_REGISTERS]
     count = SUBPARTITIONS * (M[H_VECTORS] + M[H_COLUMNS])
@@ -86,7 +87,7 @@ def clear_thread(M: State, cta: int, t: int) -> None:
     M[warning + N_COUNT] = 0
     for i in range(count):
         register = first + i * R_WORDS
-        settle(M, register, t)
+        settle(M, register, INF)  # what is to come counts, too
         if is_held(M, register):
             if M[warning + N_COUNT] < NAMED_REGISTERS:
                 M[warning + N_REGISTER + M[warning + N_COUNT]] = i

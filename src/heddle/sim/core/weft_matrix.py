@@ -107,6 +107,7 @@ from heddle.sim.core.tensor import settle_counter
 from heddle.sim.core.wake import schedule
 
 MATRIX_SLOTS = 2  # operands A and B
+LEAST_FREE = 16  # accumulators leave this part of the read ports free, so that a SIMD read ends
 
 
 def pend(M: State, P: Program, warp: int, cold: int) -> None:
@@ -312,13 +313,11 @@ def mark_span(M: State, queue: int, registers: int, start: int, length: int) -> 
     if registers == 0 or (start + length) >> TICK_BITS == start >> TICK_BITS:
         return
     capacity = length * M[H_BANKS] * M[H_PORT_READS]
-    taken = registers << TICK_BITS
+    taken = min(registers << TICK_BITS, capacity - capacity // LEAST_FREE)
     span = queue + V_SPAN + 4 * (M[queue + V_SPAN_TAIL] & (QUEUED - 1))
     M[queue + V_SPAN_TAIL] += 1
     M[span], M[span + 1] = start >> TICK_BITS, (start + length) >> TICK_BITS
     M[span + 2], M[span + 3] = capacity, capacity - taken
-    if 16 * taken >= 15 * capacity:
-        M[span + 2], M[span + 3] = 16, 1
 
 
 def finish(M: State, P: Program, L: State, op: int, begin: int, read: int, complete: int, t: int) -> None:
