@@ -1,4 +1,4 @@
-"""A small FIBER-native GEMM for tests: compiled, run on the reference engine, checked with numbers, and mutated."""
+"""A small FIBER-native GEMM for tests: compiled, run, checked with numbers, and mutated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from heddle.machine import Machine, machine
 from heddle.passes import compile_program
 from heddle.sim.result import SimResult
 
-SMALL = FiberGemm(m=128, n=64, k=192, tile_n=64, stages=2)
+SMALL = FiberGemm(m=256, n=64, k=192, tile_n=64, stages=2)
 
 
 @functools.cache
@@ -39,9 +39,9 @@ def compiled(problem: FiberGemm = SMALL) -> WarpProgram:
     return compile_program(tiles(problem), one_sm())
 
 
-def run(program: WarpProgram) -> SimResult:
-    """Run a program on the reference engine, with the log of every cycle."""
-    return sim.simulate(program, one_sm(), mode="chip", engine="reference", log="all", fast_forward=False)
+def run(program: WarpProgram, engine: str = "compiled") -> SimResult:
+    """Run a program with the log of every cycle."""
+    return sim.simulate(program, one_sm(), mode="chip", engine=engine, log="all", fast_forward=False)
 
 
 def checked(program: WarpProgram, problem: FiberGemm = SMALL) -> CheckReport:

@@ -71,14 +71,14 @@ def test_the_placement_of_the_compiler_is_accepted() -> None:
 
 @pytest.mark.parametrize(
     ("to", "text"),
-    [(0, "belongs to"), (252, "no name reaches"), (200, "not in its window"), (270, "begins at register")],
+    [(0, "belongs to"), (252, "no name reaches"), (400, "not in its window"), (270, "begins at register")],
 )
 def test_a_wrong_place_is_found(to: int, text: str) -> None:
     with pytest.raises(InternalError, match=text):
-        VerifyPool().run(moved(placed(), "a", to), one_sm())
+        VerifyPool().run(moved(placed(), "a_0", to), one_sm())
 
 
 def test_tiles_that_do_not_fit_a_window_are_an_error_that_names_it() -> None:
-    large = gemm_sm90_fiber.build("sm_90", FiberGemm(m=64, n=256, k=128, tile_n=256))
-    with pytest.raises(UserError, match="pool tensor total needs 128 registers of each subpartition in window 0"):
+    large = gemm_sm90_fiber.build("sm_90", FiberGemm(m=64, n=256, k=128, tile_n=256, groups=1))
+    with pytest.raises(UserError, match="pool tensor total_0 needs 128 registers of each subpartition in window 0"):
         run_passes(large, one_sm())
