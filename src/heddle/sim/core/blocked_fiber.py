@@ -1,8 +1,8 @@
 """Conditions d' to g in programs of mode fiber: bits, the unit's queue, the pipe, read ports.
 
 A bit is "not before cycle x" as things stand, or not known; a candidate that waits for one is looked at again in that
-cycle, or after the next change of the register. One that waits for a pipe, a port or a queue is looked at in every
-cycle, because a bit may hold it up meanwhile, which would be another reason.
+cycle, or after the next change of the register. So is one that waits for a pipe or a queue, because a bit may hold it
+up meanwhile, which would be another reason.
 """
 
 from __future__ import annotations
@@ -185,8 +185,21 @@ def weft_until(M: State, P: Program, sub: int, warp: int, t: int) -> int:
     if until <= t:
         return 0
     reason = blocked_by(P, P[row + P_COLD], queue, pipe, t)
-    soon = watch_all(M, P, warp, fiber, t) if queue >= INF else t + 1
-    return held(M, P, sub, warp, reason, soon, t)
+    return held(M, P, sub, warp, reason, sure_until(M, P, warp, row, queue, pipe, t), t)
+
+
+def sure_until(M: State, P: Program, warp: int, row: int, queue: int, pipe: int, t: int) -> int:
+    """Return up to which cycle a candidate has the reason that it has in cycle t, as bits stand.
+
+    Nobody enters a queue while it is full, or a pipe while it is busy. Ports, and a pipe behind a queue, are looked at
+    in every cycle, because the queue or the pipe may be taken meanwhile.
+    """
+    until = queue
+    if queue <= t:
+        if pipe <= t or queue_of(P, row) != QUEUE_NONE:
+            return t + 1
+        until = pipe
+    return min(until, watch_all(M, P, warp, fiber_row(M, row), t)) if M[H_BITS] != 0 else until
 
 
 def held(M: State, P: Program, sub: int, warp: int, reason: int, until: int, t: int) -> int:
