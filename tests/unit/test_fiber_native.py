@@ -58,7 +58,8 @@ def test_two_groups_keep_the_tensor_cores_busy_where_l2_does_not_limit() -> None
     two, one = (
         sim.simulate(compiled(problem), fast, mode="chip") for problem in (deep, dataclasses.replace(deep, groups=1))
     )
-    assert two.tensor_busy_cycles / two.cycles > 0.9 > 0.7 > one.tensor_busy_cycles / one.cycles
+    assert two.tensor_busy_cycles / two.cycles > 0.9
+    assert one.tensor_busy_cycles / one.cycles < 0.8
 
 
 def test_the_program_survives_its_text() -> None:

@@ -64,13 +64,15 @@ def whole(value: Value) -> Operand:
 class Draft:
     """One instruction to be. `accumulates`: the first destination is also read. `target`, `label`: branch and its aim.
 
-    `after`: registers that must have been written before it issues although it does not read them.
+    `after`: registers that must have been written before it issues although it does not read them. `after_read`:
+    registers whose late readers must have read their operands before it issues.
     """
 
     row: Instruction
     dst: tuple[Operand, ...] = ()
     src: tuple[Operand, ...] = ()
     after: tuple[Operand, ...] = ()
+    after_read: tuple[Operand, ...] = ()
     accumulates: bool = False
     target: str = ""
     label: str = ""

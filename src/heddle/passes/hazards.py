@@ -110,6 +110,7 @@ class Hazards:
         self.timings: list[Timing | None] = [timing(machine, d.row) if is_real(d) else None for d in code]
         self.reads = [places(d.reads() + d.after, registers) for d in code]
         self.late_reads = [places(d.src, registers) for d in code]
+        self.unread = [places(d.after_read, registers) for d in code]
         self.writes = [places(d.dst, registers) for d in code]
         self.touched = [frozenset(r) | frozenset(w) for r, w in zip(self.reads, self.writes, strict=True)]
         self.labels = {d.label: i for i, d in enumerate(code) if d.label}
@@ -177,6 +178,8 @@ class Hazards:
         needs.results |= frozenset(late)
         for place in reads:
             needs.cycles = max(needs.cycles, state.ready.get(place, 0) - state.now)
+        for place in self.unread[index]:
+            needs.reads |= state.readers.get(place, NOBODY)
         for place in writes:
             needs.reads |= state.readers.get(place, NOBODY) - needs.results
             if place in state.ready:  # the later write must land later

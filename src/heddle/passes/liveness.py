@@ -71,7 +71,7 @@ def liveness(code: Sequence[Draft]) -> Liveness:
         starts[value.id] = bit
         masks[value.id] = ((1 << value.count) - 1) << bit
         bit += value.count
-    reads = [_mask(draft.reads() + draft.after, starts) for draft in code]
+    reads = [_mask(draft.reads() + draft.after + draft.after_read, starts) for draft in code]
     writes = [_mask(draft.dst, starts) & ~(_mask(draft.dst[:1], starts) if draft.accumulates else 0) for draft in code]
     labels = {draft.label: index for index, draft in enumerate(code) if draft.label}
     after = [0] * len(code)
@@ -98,7 +98,7 @@ def liveness(code: Sequence[Draft]) -> Liveness:
 def _values(code: Sequence[Draft]) -> tuple[Value, ...]:
     seen: dict[int, Value] = {}
     for draft in code:
-        for operand in draft.dst + draft.src + draft.after:
+        for operand in draft.dst + draft.src + draft.after + draft.after_read:
             seen.setdefault(operand.value.id, operand.value)
     return tuple(seen.values())
 

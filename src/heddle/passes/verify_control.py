@@ -63,11 +63,12 @@ def trace(code: Sequence[Draft], skips_taken: bool) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Touched:
-    """Registers that an instruction reads, writes, and needs to be settled (an accumulator included)."""
+    """Registers that an instruction reads, writes, needs to be settled (an accumulator included), and to be read."""
 
     read: frozenset[Place]
     written: frozenset[Place]
     needed: frozenset[Place]
+    unread: frozenset[Place]
 
 
 def _touched(draft: Draft, registers: dict[int, int]) -> _Touched:
@@ -75,6 +76,7 @@ def _touched(draft: Draft, registers: dict[int, int]) -> _Touched:
         frozenset(places(draft.src, registers)),
         frozenset(places(draft.dst, registers)),
         frozenset(places(draft.reads() + draft.after, registers)),
+        frozenset(places(draft.after_read, registers)),
     )
 
 
@@ -133,6 +135,9 @@ class _Replay:
             pending = self._pending(place, timed)
             if pending and (pending.done_at is None or pending.done_at > self.now):
                 self._fail(index, pending, place, "reads")
+        for place in self.touched[index].unread:
+            for reader in self.reads.get(place, ()):
+                self._fail(index, reader, place, "signals that an operand has been read by")
         for place in self.touched[index].written:
             pending = self._pending(place, timed)
             lands = self.now + timed.latency if timed.latency else self.now + 1

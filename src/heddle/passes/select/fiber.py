@@ -28,4 +28,11 @@ def lower_arrive(writer: RoleWriter, op: Arrive) -> None:
     """
     reference = writer.barrier(op.barrier)
     address = barrier_address(writer, op.barrier)
-    writer.emit("SYNCS.ARRIVE", src=(address,), after=writer.shared_reads, barrier=reference, by=op.by)
+    writer.emit(
+        "SYNCS.ARRIVE",
+        src=(address,),
+        after=writer.shared_reads,
+        after_read=writer.matrix_reads,
+        barrier=reference,
+        by=op.by,
+    )

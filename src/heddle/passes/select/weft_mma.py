@@ -30,10 +30,9 @@ def lower_mma(writer: RoleWriter, op: Mma) -> None:
         name = target if step == steps - 1 else chain
         for band in range(layout.bands):
             added = _added(writer, op, step, chain, name, band)
-            destination = writer.tile_values(name)[band]
             writer.emit(
                 "WMMA",
-                destination,
+                writer.tile_values(name)[band],
                 (_fragment(writer, op, band, step), NOTHING, *added),
                 accumulates=not added,
                 shape=(BAND_ROWS, op.columns, k),
@@ -43,7 +42,7 @@ def lower_mma(writer: RoleWriter, op: Mma) -> None:
                 effect=_effect(writer, op, layout, band, step, k),
             )
             if step == steps - 1:
-                writer.shared_reads.append(whole(destination))
+                writer.matrix_reads.append(_fragment(writer, op, band, step))  # the unit reads in order: the last one
 
 
 def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:

@@ -34,7 +34,8 @@ class RoleWriter:
     arrived: bool = False  # a WARPGROUP.ARRIVE stands before the current run of wgmma
     matrix_sources: dict[int, Value] = field(default_factory=dict)  # register operands of wgmma so far, by id
     fragments: dict[tuple[object, ...], Value] = field(default_factory=dict)  # of mma.sync, by operand and place
-    shared_reads: list[Operand] = field(default_factory=list)  # mode fiber: results of what has read shared memory
+    shared_reads: list[Operand] = field(default_factory=list)  # mode fiber: results of loads from shared memory
+    matrix_reads: list[Operand] = field(default_factory=list)  # mode fiber: operands beside those in shared memory
     tensor_memory_stores: list[Operand] = field(default_factory=list)  # that nothing has waited for
     _values: int = 0
     _labels: int = 0
@@ -101,6 +102,7 @@ class RoleWriter:
         src: Iterable[Operand] = (),
         *,
         after: Iterable[Operand] = (),
+        after_read: Iterable[Operand] = (),
         accumulates: bool = False,
         target: str = "",
         **row: Any,
@@ -117,6 +119,7 @@ class RoleWriter:
                 dst=tuple(dst),
                 src=tuple(src),
                 after=tuple(after),
+                after_read=tuple(after_read),
                 accumulates=accumulates,
                 target=target,
             )
