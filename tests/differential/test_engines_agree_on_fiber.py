@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 
 import pytest
-from agreement import differences, report
 from random_fiber import cuda_native, random_fiber_case
 from random_programs import random_case
 from test_event_logs_agree import events
 
+from agreement import differences, report
 from heddle.errors import UserError
 from heddle.ir.warp import Count, WarpProgram
 from heddle.machine import Machine

@@ -34,7 +34,9 @@ def show_all(rows: list[dict[str, Any]], out: Console) -> None:
     """Print one line a machine."""
     from rich.table import Table
 
-    table = Table("machine", "architecture", "SMs", "max MHz", "fp16 TFLOP/s at max MHz", "usable L2 MiB", "DRAM GB/s", "what")
+    table = Table(
+        "machine", "architecture", "SMs", "max MHz", "fp16 TFLOP/s at max MHz", "usable L2 MiB", "DRAM GB/s", "what"
+    )
     for row in rows:
         table.add_row(
             row["name"], row["architecture"], str(row["sms"]), f"{row['max_clock_mhz']:.0f}",
