@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from agreement import differences, report
 from random_programs import random_case
 
+from agreement import differences, report
 from heddle.ir.warp import Count, WarpProgram
 from heddle.ir.warp_text import parse_program, print_program
 from heddle.ir.warp_verify import verify

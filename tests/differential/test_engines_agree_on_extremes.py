@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from agreement import differences
 
+from agreement import differences
 from heddle.errors import UserError
 from heddle.ir.warp_text import parse_program
 from heddle.machine import Machine, machine

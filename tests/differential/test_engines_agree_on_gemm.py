@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from agreement import differences
 
+from agreement import differences
 from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_text import parse_program, print_program
 from heddle.ir.warp_verify import verify
