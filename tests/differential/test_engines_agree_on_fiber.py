@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from random_fiber import cuda_native, random_fiber_case
 from random_programs import random_case
+from test_engines_agree import with_long_loops
 from test_event_logs_agree import events
 
 from agreement import differences, report
 from heddle.errors import UserError
-from heddle.ir.warp import Count, WarpProgram
+from heddle.ir.warp import WarpProgram
 from heddle.machine import Machine
 from heddle.sim import simulate
 from heddle.sim.reference import simulate_reference
@@ -20,7 +21,6 @@ from heddle.sim.reference import simulate_reference
 SAMPLE = range(40)
 ALL = range(40, 1040)
 PYTHON_SAMPLE = (1, 4, 7)
-LONG_LOOP = 150  # passes: enough for a period to show
 
 
 def check(seed: int, engine: str = "compiled", **changes: Any) -> None:
@@ -88,21 +88,21 @@ def test_engines_agree_on_mode_cuda_native(seed: int) -> None:
     assert not lines, report(seed, program, options, lines)
 
 
-def with_long_loops(program: WarpProgram) -> WarpProgram:
-    """Return the program with loops of many passes, so that a steady state forms."""
-    instructions = tuple(
-        dataclasses.replace(i, count=Count(LONG_LOOP)) if i.op == "LOOP" else i for i in program.instructions
-    )
-    return dataclasses.replace(program, instructions=instructions)
-
-
 @pytest.mark.parametrize("seed", range(30))
-def test_fast_forward_changes_no_count(seed: int) -> None:
-    program, machine, options = random_fiber_case(seed)
+def test_fast_forward_changes_no_count_in_mode_cuda_native(seed: int) -> None:
+    program, machine, options = native_case(seed)
     program, alone = with_long_loops(program), options | {"mode": "sm"}
     plain = simulate(program, machine, fast_forward=False, **alone)
     lines = differences(plain, simulate(program, machine, **alone))
     assert not lines, report(seed, program, alone, lines)
+
+
+def test_fast_forward_engages_in_mode_cuda_native() -> None:
+    skipped = 0
+    for seed in range(30):
+        program, machine, options = native_case(seed)
+        skipped += simulate(with_long_loops(program), machine, **options | {"mode": "sm"}).fast_forwarded_cycles
+    assert skipped > 0
 
 
 def paper_case(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:
