@@ -43,9 +43,12 @@ def at(number: int, place: int = OWN, count: int = 1) -> Register:
     return Register(number, count, False, place)
 
 
-def bind(*consume: int, hold: bool = False, readers: Sequence[int] = (), scoped: bool = False) -> Instruction:
-    """Return a DEPBAR.BIND."""
-    return op("DEPBAR.BIND", bind=Bind(consume=consume, hold=hold, readers=tuple(readers), scoped=scoped))
+def bind(
+    *consume: int, hold: bool = False, readers: Sequence[int] = (), scoped: bool | Sequence[int] = ()
+) -> Instruction:
+    """Return a DEPBAR.BIND; `scoped`: the scoped slots, True for all consumed ones."""
+    slots = consume if scoped is True else tuple(scoped or ())
+    return op("DEPBAR.BIND", bind=Bind(consume=consume, hold=hold, readers=tuple(readers), scoped=slots))
 
 
 def bit(which: Any, register: Register, value: bool) -> Instruction:

@@ -57,6 +57,15 @@ def scoped(data: int, consumers: int) -> Network:
     return Network([producer, *[[read(f"R{k}", i + 1, True) for i in range(data)] for k in group]])
 
 
+def plain_and_scoped(data: int, consumers: int) -> Network:
+    """B8 with A plain: each consumer takes its own A from a producer of its own, and its part of B that all share."""
+    group = range(consumers)
+    shared = [Op((), tuple(Destination(f"R{k}", i + 1, True) for k in group)) for i in range(data)]
+    own = [[write(f"A{k}", i + 1, True) for i in range(data)] for k in group]
+    takes = [[Op((Source(f"A{k}", i + 1, True), Source(f"R{k}", i + 1, True))) for i in range(data)] for k in group]
+    return Network([shared, *own, *takes])
+
+
 def copies(data: int, consumers: int) -> Network:
     """B4: the producer writes one held copy for each consumer."""
     producer = [write(f"R{k}", i + 1, True) for i in range(data) for k in range(consumers)]

@@ -80,7 +80,8 @@ def _consume(context: FiberContext, role: FiberRole, source: Register, *, scoped
     for _ in range(rng.choice([0, 0, 1, 2])):
         role.add(rng.choice(["FADD", "MUFU"]), dst=role.private(), src=(source, *role.sources(1)))
     kind = rng.choice(["math", "math", "shared", "global", "second"])
-    bind = Bind(consume=(1,) if kind == "second" else (0,), scoped=scoped)
+    slots = (1,) if kind == "second" else (0,)
+    bind = Bind(consume=slots, scoped=slots if scoped else ())
     if kind == "shared":
         role.bound(bind, "STS", src=(source, role.private()), bytes=128 * source.count)
     elif kind == "global":
@@ -120,6 +121,31 @@ def spread(context: FiberContext) -> None:
         _consume(context, by_place[place], named(by_place[place], producer.place, number, 2), scoped=True)
 
 
+def mixed(context: FiberContext) -> None:
+    """Consumers that take, in one instruction, a datum of their own plainly and a shared one by scoped bits."""
+    if len(context.single) < 3:
+        return
+    rng = context.rng
+    producer, *others = rng.sample(context.single, len(context.single))
+    by_place = {role.place: role for role in others}
+    readers = rng.sample(sorted(by_place), rng.randint(1, len(by_place)))
+    number, owners = context.channel(producer, 2), [by_place[place] for place in readers]
+    if number is None:
+        return
+    _produce(context, producer, number, 2, Bind(hold=True, readers=tuple(sorted(readers))))
+    for consumer in owners:
+        shared = named(consumer, producer.place, number, 2)
+        source = rng.choice([role for role in context.single if role is not consumer])
+        own = context.channel(source, 1)
+        if own is None:
+            _consume(context, consumer, shared, scoped=True)
+            continue
+        _produce(context, source, own, 1, Bind(hold=True))
+        plain = named(consumer, source.place, own, 1)
+        bind = Bind(consume=(0, 1), scoped=(1,))
+        consumer.bound(bind, rng.choice(["FFMA", "FADD"]), dst=consumer.private(), src=(plain, shared))
+
+
 def chain(context: FiberContext) -> None:
     """A middle weft consumes one channel and holds the next with one instruction (G1)."""
     if len(context.single) < 3:
@@ -151,7 +177,7 @@ def group(context: FiberContext) -> None:
             continue
         _produce(context, producer, number, count, Bind(hold=True, readers=(0, 1, 2, 3)))
         sources = (quad.private(8, 0), named(quad, producer.place, number, count), *first)
-        bind = Bind(consume=(1,), scoped=True)
+        bind = Bind(consume=(1,), scoped=(1,))
         quad.bound(bind, "WMMA", dst=acc, src=sources, shape=shape, form="rr", dtype="fp16", group=True)
 
 
@@ -206,4 +232,4 @@ def own_bits(context: FiberContext) -> None:
         role.add("DEPBAR.BIT", bit=which, set_bit=value, src=(named_,))
 
 
-STEPS = [transfer, transfer, transfer, spread, chain, group, group, matrix, tensor_memory, meet, own_bits]
+STEPS = [transfer, transfer, transfer, spread, mixed, chain, group, group, matrix, tensor_memory, meet, own_bits]

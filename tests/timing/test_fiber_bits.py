@@ -316,6 +316,25 @@ def test_four_scoped_consumers_take_every_datum_once() -> None:
         assert all(times[datum] < writes[datum + 1] for times in reads)
 
 
+def test_a_plain_slot_beside_a_scoped_one_is_seen_as_consumed_by_all() -> None:
+    """A (register 20) is armed in every view, B (POOL) in the consumer's own one only."""
+    take = op("FADD", dst=at(1), src=(at(20, 0), at(POOL, 0)))
+    code = {1: [bind(0, 1, scoped=[1]), take], 2: [*nops(9), read(at(20, 0))], 3: [*nops(9), read()]}
+    chip = run({**code, 0: [*nops(30), op("MOV", dst=at(20))]}, [])
+    assert "POOL_EMPTY" in states(chip, 2)
+    assert "POOL_EMPTY" not in states(chip, 3)
+
+
+def test_a_plain_slot_beside_a_scoped_one_gives_back_all_parts() -> None:
+    """A is free for its writer after the consumption; of B another reader's part is left."""
+    held = [bit("full", at(20), True), bit("full", at(POOL), True)]
+    take = op("FADD", dst=at(1), src=(at(20, 0), at(POOL, 0)))
+    for register, reason in ((20, set()), (POOL, {"POOL_FULL"})):
+        code = {1: [bind(0, 1, scoped=[1]), take], 0: [*nops(9), op("MOV", dst=at(register))]}
+        code[2] = [*nops(20), bind(0), read()]  # gives B back for all
+        assert {name for name in states(run(code, held), 0) if name.startswith("POOL")} == reason
+
+
 def test_two_writes_on_their_way_the_first_clears_e() -> None:
     slow = op("LDS", dst=at(POOL), src=(at(1),), bytes=512)
     assert issued(run({0: [slow, write(), read(at(POOL))]}), 0)[2] < issued(run({0: [slow, read(at(POOL))]}), 0)[1]

@@ -193,6 +193,21 @@ def test_b_of_a_group_is_consumed_by_each_members_scoped_bit() -> None:
     assert chip.warnings == []
 
 
+def test_a_group_consumes_its_own_a_plainly_and_shared_b_scoped() -> None:
+    """B8 with A plain: one code of four producers writes each member's A; a fifth weft writes B for all four."""
+    own = [bind(hold=True), op("MOV", dst=at(16, count=A))]
+    shared = [bind(hold=True, readers=(0, 1, 2, 3)), op("MOV", dst=at(24, count=B))]
+    take = [bind(0, 1, scoped=[1]), grouped()]
+    code = {w: take * 3 for w in range(4)} | {w: own * 3 for w in range(4, 8)} | {8: shared * 3}
+    empty = [bit("empty", at(24, count=8), True), *(bit("empty", at(16, place, 4), True) for place in range(4))]
+    chip = run(code, empty)
+    read, delay = [end for _, _, end in tensor(chip)][::4], chip.machine.busy_bit_broadcast_cycles
+    assert issued(chip, 5)[3] == read[0]
+    assert issued(chip, 8)[3] == read[0] + delay + 1  # weft 4 has the slot of the cycle before
+    assert issued(chip, 5)[5] == read[1]
+    assert chip.warnings == []
+
+
 # --- bits
 
 

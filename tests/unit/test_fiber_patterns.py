@@ -28,6 +28,7 @@ from protocol_patterns import (
     group,
     literal,
     one_to_one,
+    plain_and_scoped,
     scoped,
     several_producers,
     several_reads,
@@ -176,3 +177,30 @@ def test_scoped_consumers_are_a_path_of_the_model_to_its_end(delay: int, schedul
     state = follow(case, trace(chip), Rules())
     assert ended(case.network, state)
     assert bits_agree(case, chip, state)
+
+
+def mixed_channels(data: int) -> Compiled:
+    """B8 with A plain: weft 5 holds R16 of subpartition 1 for 1 and 2; wefts 1 and 2 also take R20 of wefts 9 and 10.
+
+    The four wefts of A's producers and B's consumers lie pairwise in one subpartition, so that one code names them.
+    """
+    network, wefts = plain_and_scoped(data, 2), [5, 9, 10, 1, 2]
+    code = {5: [bind(hold=True, readers=(1, 2)), op("MOV", dst=at(16))] * data}
+    code |= {weft: [bind(hold=True), op("MOV", dst=at(20))] * data for weft in (9, 10)}
+    take = [bind(0, 1, scoped=[1]), op("FADD", dst=at(1), src=(at(20), at(16, 1)))]
+    code |= {weft: take * data for weft in (1, 2)}
+    empty = [bit("empty", at(16, 1), True), *(bit("empty", at(20, place), True) for place in (1, 2))]
+    p = fiber_program(code, prologue=empty)
+    entries = {weft: p.roles[weft].entry for weft in wefts}
+    steps = {entries[weft] + 2 * i + 1: (number, i) for number, weft in enumerate(wefts) for i in range(data)}
+    return Compiled(network, wefts, p, steps)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+@pytest.mark.parametrize("scheduler", ["gty", "lrr"])
+def test_consumers_of_a_plain_and_a_scoped_operand_are_a_path_of_the_model(delay: int, scheduler: str) -> None:
+    case = mixed_channels(4)
+    chip = run_fiber(case.program, fiber_machine(busy_bit_broadcast_cycles=delay), scheduler)
+    state = follow(case, trace(chip), Rules())
+    assert ended(case.network, state)
+    assert chip.warnings == []

@@ -30,7 +30,7 @@ loop:
   [B------:R-:W-:S01] LOOP count=2 -> loop
   [B------:R-:W-:S01] EXIT
 use:
-  [B------:R-:W-:S01] DEPBAR.BIND bind=[0](scoped)
+  [B------:R-:W-:S01] DEPBAR.BIND bind=[0](scoped=[0])
   [B------:R-:W-:S01] FADD R4 = R16@0
   [B------:R-:W-:S01] EXIT
 """
@@ -55,7 +55,9 @@ BAD = [
     ("bind=[](hold, readers", "bind=[0](readers", "readers are those of a held destination; there is no hold"),
     ("readers=[1, 2]", "readers=[1, 1]", "readers [1, 1]; allowed: different ones of 0 to 3"),
     ("readers=[1, 2]", "readers=[4]", "readers [4]; allowed: different ones of 0 to 3"),
-    ("(hold, readers=[1, 2])", "(hold, scoped)", "scoped is about consumed slots; there is no consume"),
+    ("(hold, readers=[1, 2])", "(hold, scoped=[1])", "scoped is about consumed slots; there is no consume"),
+    ("bind=[0, 1]", "bind=[0, 1](scoped=[0])", "scoped names slots [0]; allowed: all consumed ones, [0, 1], or [1]"),
+    ("(scoped=[0])", "(scoped=[1])", "scoped names slots [1]; allowed: all consumed ones, [0]"),
     ("FFMA R16 = R2, R4", "FFMA RZ = R2, R4", "hold of the destination of FFMA, which has none"),
     ("FFMA R16 = R2, R4", "LOOP count=1 -> first", "DEPBAR.BIND in front of LOOP, which has no registers to bind"),
     ("FFMA R16 = R2, R4", "BRA", "DEPBAR.BIND in front of BRA"),

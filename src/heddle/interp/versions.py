@@ -90,7 +90,7 @@ class Versions:
         instruction = self.program.instructions[access.pc]
         for slot, source in enumerate(instruction.src):
             gives_back = slot in access.bind.consume
-            reader = access.weft % SUBPARTITIONS if access.bind.scoped else -1
+            reader = access.weft % SUBPARTITIONS if slot in access.bind.scoped else -1
             for key in self._keys(access, source):
                 version = self.registers.setdefault(key, _Version())
                 if version.producer == access.weft:

@@ -13,7 +13,7 @@ from heddle.ir.verify_fiber_matrix import matrix_family_problems, weft_mma_probl
 from heddle.ir.verify_fiber_registers import register_problems
 from heddle.ir.verify_problem import Problem, unit_of
 from heddle.ir.warp import Instruction, WarpProgram
-from heddle.ir.warp_fiber import BUSY_BIT_GROUPS, FIBERS, SUBPARTITIONS, TENSOR, WINDOW, Bind, wefts_of
+from heddle.ir.warp_fiber import B_SLOT, BUSY_BIT_GROUPS, FIBERS, SUBPARTITIONS, TENSOR, WINDOW, Bind, wefts_of
 
 MODES = ("simt", "cuda-native", "fiber")
 FIBER_UNITS = (Unit.SET_FIBER_NUM, Unit.BIND, Unit.BUSY_BIT, Unit.WEFT_MMA)
@@ -147,6 +147,9 @@ def _bind(bind: Bind | None) -> Iterator[str]:
         yield "readers are those of a held destination; there is no hold"
     if bind.scoped and not bind.consume:
         yield "scoped is about consumed slots; there is no consume"
+    elif bind.scoped and set(bind.scoped) not in (set(bind.consume), {B_SLOT} & set(bind.consume)):
+        alone = f", or {[B_SLOT]}" if B_SLOT in bind.consume else ""
+        yield f"scoped names slots {list(bind.scoped)}; allowed: all consumed ones, {list(bind.consume)}{alone}"
     if len(set(bind.readers)) < len(bind.readers) or not set(bind.readers) <= set(range(SUBPARTITIONS)):
         yield f"readers {list(bind.readers)}; allowed: different ones of 0 to {SUBPARTITIONS - 1}"
 

@@ -19,6 +19,8 @@ FIBERS = 32
 """Fibers of a weft."""
 BIND_SLOTS = 4
 """Source slots A, B, C, D that a bind can name."""
+B_SLOT = 1
+"""The one slot whose consumption can be scoped while that of others is not."""
 BUSY_BIT_GROUPS = (1, 2, 4, 8)
 """Aligned registers that one DEPBAR.BIT names."""
 
@@ -29,14 +31,15 @@ Bit = Literal["", "empty", "full"]
 class Bind:
     """What DEPBAR.BIND binds to the next instruction of its weft (docs/reference/fiber.md, section 3).
 
-    `consume`: source slots (0 is A) that are given back by this read; `scoped`: only for the reader's subpartition.
+    `consume`: source slots (0 is A) that are given back by this read; `scoped`: those of them that are given back only
+    for the reader's subpartition, all or B alone (docs/decisions/0007).
     `hold`: the destination stays full until it is consumed; `readers`: in each of these subpartitions (none: once).
     """
 
     consume: tuple[int, ...] = ()
     hold: bool = False
     readers: tuple[int, ...] = ()
-    scoped: bool = False
+    scoped: tuple[int, ...] = ()
 
 
 def wefts_of(fibers: int) -> int:

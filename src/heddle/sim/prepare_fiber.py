@@ -61,8 +61,8 @@ def _bind(bind: Bind) -> int:
     """Return what a bind adds to the instruction behind it."""
     consume = sum(1 << slot for slot in bind.consume)
     readers = sum(1 << part for part in bind.readers) or 1 << f.ANYBODY
-    flags = f.BIND_HOLD * bind.hold | f.BIND_SCOPED * bind.scoped
-    return consume | flags | readers << f.BIND_READERS_SHIFT
+    scoped = sum(1 << slot for slot in bind.scoped) << f.BIND_SCOPED_SHIFT
+    return consume | f.BIND_HOLD * bind.hold | scoped | readers << f.BIND_READERS_SHIFT
 
 
 def _registers(row: Row, program: WarpProgram, machine: Machine, pc: int) -> None:

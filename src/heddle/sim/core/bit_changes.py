@@ -12,7 +12,7 @@ from heddle.sim.core.layout_fiber import (
     BIND_CONSUME,
     BIND_HOLD,
     BIND_READERS_SHIFT,
-    BIND_SCOPED,
+    BIND_SCOPED_SHIFT,
     BIND_SLOTS,
     CHANGE_FULL,
     CHANGE_SET,
@@ -58,9 +58,10 @@ def begin_bits(M: State, P: Program, warp: int, fiber: int, t: int) -> None:
         if bound & BIND_HOLD:
             change_full(M, warp, dst, t + 1, 1, bound >> BIND_READERS_SHIFT, t + 1)
     if bound & BIND_CONSUME:
-        mask = 1 << M[M[warp + W_SUB] + Q_INDEX] if bound & BIND_SCOPED else ALL_VIEWS
+        own = 1 << M[M[warp + W_SUB] + Q_INDEX]
         for slot in range(BIND_SLOTS):
             if (bound >> slot) & 1:
+                mask = own if (bound >> BIND_SCOPED_SHIFT + slot) & 1 else ALL_VIEWS
                 change_empty(M, warp, P[fiber + Y_SOURCE + slot], t + 1, 1, mask, t + 1)
     if M[H_PAPER] != 0:
         for slot in range(P[fiber + Y_SOURCES]):
@@ -72,9 +73,10 @@ def consume_bits(M: State, P: Program, warp: int, fiber: int, read: int, t: int)
     """Change what the consumption in cycle `read` changes, decided in cycle t."""
     bound = P[fiber + Y_BIND]
     if bound & BIND_CONSUME:
-        parts = 1 << M[M[warp + W_SUB] + Q_INDEX] if bound & BIND_SCOPED else ALL_PARTS
+        own = 1 << M[M[warp + W_SUB] + Q_INDEX]
         for slot in range(BIND_SLOTS):
             if (bound >> slot) & 1:
+                parts = own if (bound >> BIND_SCOPED_SHIFT + slot) & 1 else ALL_PARTS
                 change_full(M, warp, P[fiber + Y_SOURCE + slot], read, 0, parts, t + 1)
     if M[H_PAPER] != 0:
         for slot in range(P[fiber + Y_SOURCES]):

@@ -133,8 +133,8 @@ GROUP_LOCAL, GROUP_OWN, GROUP_PLACE, GROUP_TENSOR = 0, 1, 2, 6
 BIND_SLOTS = 4
 BIND_CONSUME = 15  # mask of slots
 BIND_HOLD = 16
-BIND_SCOPED = 32
-BIND_READERS_SHIFT = 6  # mask of parts
+BIND_SCOPED_SHIFT = 5  # mask of slots
+BIND_READERS_SHIFT = 9  # mask of parts
 
 # ---- warning
 N_SM, N_SLOT, N_COUNT, N_REGISTER = 0, 1, 2, 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from heddle.ir.warp import Instruction
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 UNKNOWN = 1 << 62  # a cycle that is not known yet
 
 
+def _of_slots(warp: Warp, instruction: Instruction, slots: Iterable[int]) -> tuple[Physical, ...]:
+    """Return the registers of some source slots."""
+    return tuple(register for slot in slots for register in registers(warp, instruction.src[slot]))
+
+
 class Operation:
     """Sources, destination and what a bind adds. A unit tells when operands are read and when the result is there."""
 
@@ -23,8 +29,9 @@ class Operation:
         self.warp, self.pc, self.matrix = warp, warp.pc, is_matrix(instruction)
         self.sources = operands(warp, instruction) + accumulators(warp, instruction)
         self.written = written(warp, instruction)
-        slots = [registers(warp, instruction.src[slot]) for slot in bind.consume]
-        self.consumed = tuple(register for slot in slots for register in slot)
+        self.scoped = _of_slots(warp, instruction, [slot for slot in bind.consume if slot in bind.scoped])
+        self.plain = _of_slots(warp, instruction, [slot for slot in bind.consume if slot not in bind.scoped])
+        self.consumed = _of_slots(warp, instruction, bind.consume)
         self.read_end = UNKNOWN  # C
         self.write_end = UNKNOWN  # W
         self._result: int | None = None
@@ -34,7 +41,8 @@ class Operation:
         """Set the bits that an issue sets."""
         bits, seen = self._thread.bits, cycle + 1
         bits.change_empty(self.written, True, self._part, seen)
-        bits.change_empty(self.consumed, True, self._part, seen, scoped=self._bind.scoped)
+        bits.change_empty(self.plain, True, self._part, seen)
+        bits.change_empty(self.scoped, True, self._part, seen, scoped=True)
         if self._bind.hold:
             bits.set_full(self.written, self._bind.readers or (None,), self._part, seen)
         if self._thread.paper:
@@ -61,8 +69,8 @@ class Operation:
 
     def _consume(self, now: int) -> None:
         bits = self._thread.bits
-        given_back = self.sources if self._thread.paper else self.consumed
-        bits.clear_full(given_back, self._part, now, part=self._part, scoped=self._bind.scoped)
+        bits.clear_full(self.sources if self._thread.paper else self.plain, self._part, now)
+        bits.clear_full(self.scoped, self._part, now, part=self._part, scoped=True)
         self._thread.note("read", self, self.sources, now)
         self._thread.note("consume", self, self.consumed, now)
 
