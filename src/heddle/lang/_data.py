@@ -259,7 +259,8 @@ class DataOps(SyncOps):
 
         `transposed`: b is [k, n] and the product a @ b (16-bit types). `ctas` = 2 (sm_100): a pair of CTAs, each with
         its own rows of a and acc, and half of the columns of the product in its b. `plus` (mode fiber): acc =
-        plus + a @ b.T, where the sum grows in `plus` and only the last step writes acc: no partial sum is seen there.
+        plus + a @ b.T, where the sum grows in `plus` and only the last step writes acc: no partial sum is seen there;
+        with `accumulate=False` acc = a @ b.T, and `plus` is where it grows.
         """
         where = caller()
         rows, depth = (a.tile.rows, a.tile.cols) if isinstance(a, RegisterHandle) else (a.ref.rows, a.ref.cols)

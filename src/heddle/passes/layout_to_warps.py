@@ -181,6 +181,6 @@ def _names(op: Op) -> tuple[str, ...]:
             return (name, *sources)
         case FirstFragments(mma=mma) | PipelinedMma(mma=mma):
             return _names(mma)
-        case Mma(acc=acc, a=a):
-            return tuple(name for name in (acc, a) if isinstance(name, str))
+        case Mma(acc=acc, a=a, plus=plus):
+            return tuple(name for name in (acc, a, plus) if isinstance(name, str))
     return ()

@@ -21,7 +21,6 @@ from heddle.passes.draft import ZERO, DraftProgram, RoleDraft, Value
 
 QUAD = 4
 USABLE = WINDOW - QUAD  # registers of a window that aligned quads can use
-GRANULE = 8  # the largest alignment of a value
 
 
 @dataclass(slots=True)
@@ -90,24 +89,24 @@ def produced(role: RoleDraft) -> Iterator[Value]:
                 yield operand.value
 
 
-def _own_registers(role: RoleDraft) -> int:
-    """Registers of a role's own values, rounded up so that the next role's are aligned."""
+def _own_registers(role: RoleDraft) -> tuple[int, int]:
+    """(alignment, registers) of a role's own values."""
     values = {o.value for draft in role.code for o in draft.dst + draft.src if o.value.file == "vector"}
     used = max((role.registers[value.id] + value.count for value in values), default=0)
-    return -(-used // GRANULE) * GRANULE
+    return max((value.align for value in values), default=1), used
 
 
-def _stack(program: DraftProgram, own: list[int]) -> tuple[list[int], tuple[FreeList, FreeList]]:
-    """First own register of each role, and what is free of both windows."""
-    bottom, top = 0, WINDOW + USABLE // GRANULE * GRANULE
-    firsts = []
-    for role, count in zip(program.roles, own, strict=True):
-        if role.body.window == 0:
-            firsts.append(bottom)
-            bottom += count
+def _stack(program: DraftProgram, own: list[tuple[int, int]]) -> tuple[list[int], tuple[FreeList, FreeList]]:
+    """First own register of each role, and what is free of both windows; strictly aligned roles lie outermost."""
+    bottom, top = 0, WINDOW + USABLE
+    firsts = [0] * len(own)
+    for index in sorted(range(len(own)), key=lambda i: -own[i][0]):
+        align, count = own[index]
+        if program.roles[index].body.window == 0:
+            firsts[index] = -(-bottom // align) * align
+            bottom = firsts[index] + count
         else:
-            top -= count
-            firsts.append(top)
+            top = firsts[index] = (top - count) // align * align
     for window, used in ((0, bottom), (1, WINDOW + USABLE - top)):
         if used > USABLE:
             raise UserError(

@@ -8,7 +8,7 @@ from typing import Literal
 from heddle.ir.dtypes import dtype_bytes
 from heddle.kernels._kernel import TileParameter
 
-Schedule = Literal["fa2", "fa3", "fa4"]
+Schedule = Literal["fa2", "fa3", "fa4", "fiber"]
 Order = Literal["launch", "static", "dynamic"]
 
 

@@ -36,9 +36,17 @@ class OnlineSoftmax:
 
     def maximum(self, scores: RegisterHandle) -> None:
         """Take a block of scores into the maximum; `correction` is the factor of what was summed before."""
+        self.remember()
+        self.k.row_reduce("max", self.highest, scores, accumulate=True)
+        self.correct()
+
+    def remember(self) -> None:
+        """Keep the maximum so far, before scores are taken into it."""
+        self.k.elementwise("copy", self.before, self.highest)
+
+    def correct(self) -> None:
+        """After a block has been taken into the maximum: `scaled`, and the factor `correction` of what was summed."""
         k = self.k
-        k.elementwise("copy", self.before, self.highest)
-        k.row_reduce("max", self.highest, scores, accumulate=True)
         k.elementwise("scale", self.scaled, self.highest, scalars=(self.scale,))
         k.elementwise("exp2_scaled_sub", self.correction, self.before, self.scaled, scalars=(self.scale,))
         k.elementwise("mul", self.total, self.total, self.correction)

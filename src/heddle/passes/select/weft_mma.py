@@ -61,7 +61,7 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
             f"a product over {op.depth} with {op.columns} columns; needs a multiple of {k}, and 8 to {MAX_COLS}",
             where=writer.where,
         )
-    if op.plus is not None and op.accumulate is not True:
+    if op.plus is not None and op.accumulate == "first_iteration":
         raise UserError("a product with `plus` adds to it; it has no first iteration of its own", where=writer.where)
     return layout, op.depth // k, k
 
