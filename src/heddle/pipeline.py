@@ -15,6 +15,7 @@ from heddle.ir.tile import TileProgram
 from heddle.ir.warp import WarpProgram
 from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
+from heddle.passes.cuda_native import cuda_native
 from heddle.passes.manager import run_passes
 from heddle.sim.memory_system import L2State, Mode
 from heddle.sim.result import SimResult
@@ -23,19 +24,25 @@ from heddle.sim.session import Log
 Params = Mapping[str, Any]
 
 
-def tile_program(kernel: str, machine: Machine, params: Params, config: Any = None) -> TileProgram:
+def tile_program(kernel: str, machine: Machine, params: Params, config: Any = None, mode: str = "simt") -> TileProgram:
     """Write: run the kernel's Python once, which records tiles, roles, loops, copies and matrix operations."""
-    return find_kernel(kernel).build(machine, params, config)
+    return find_kernel(kernel).build(machine, params, config, mode)
 
 
-def warp_program(program: TileProgram, machine: Machine) -> WarpProgram:
-    """Compile: select instructions of the generation, allocate registers, set stall counts and dependence counters."""
-    return run_passes(program, machine)
+def warp_program(program: TileProgram, machine: Machine, mode: str = "") -> WarpProgram:
+    """Compile: select instructions of the generation, allocate registers, set stall counts and dependence counters.
+
+    `mode`: that of the tile program if empty; "cuda-native" turns a program of mode simt into one of that mode.
+    """
+    compiled = run_passes(program, machine)
+    return cuda_native(compiled) if mode == "cuda-native" else compiled
 
 
-def compile_kernel(kernel: str, machine: Machine, params: Params, config: Any = None) -> WarpProgram:
+def compile_kernel(
+    kernel: str, machine: Machine, params: Params, config: Any = None, mode: str = "simt"
+) -> WarpProgram:
     """Write and compile a kernel of the registry; `config` is one of its candidates, the first by default."""
-    return warp_program(tile_program(kernel, machine, params, config), machine)
+    return warp_program(tile_program(kernel, machine, params, config, mode), machine, mode)
 
 
 def simulate_program(
@@ -66,13 +73,14 @@ def run_once(
     params: Params,
     config: Any = None,
     *,
+    mode: str = "simt",
     clock_mhz: float,
     l2_state: L2State = "warm",
     simulation: Mode = "representative",
     profile: bool = False,
 ) -> dict[str, Any]:
     """Do all of it once, at one clock and for one configuration, and return the result JSON."""
-    program = compile_kernel(kernel, machine, params, config)
+    program = compile_kernel(kernel, machine, params, config, mode)
     begin = time.perf_counter()
     result = simulate_program(program, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation=simulation)
     wall_s = time.perf_counter() - begin

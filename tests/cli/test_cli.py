@@ -44,7 +44,7 @@ BAD_USE = [
     (("run", "gemm", "--gpu", "h100", "--set", "m=0"), "parameter 'm' (rows of A and C) must be at least 1, got 0"),
     (("run", "gemm", "--gpu", "h100", "--set", "m=1.5"), "parameter 'm' must be a whole number, got '1.5'"),
     (("run", "gemm", "--gpu", "h100", "--set", "tile_n=wide"), "parameter 'tile_n' must be a whole number, got 'wide'"),
-    (("run", "gemm", "--gpu", "h100", "--mode", "fibre"), "unknown mode 'fibre'; allowed: simt"),
+    (("run", "gemm", "--gpu", "h100", "--mode", "fibre"), "unknown mode 'fibre'; allowed: cuda-native, fiber, simt"),
     (("run", "gemm", "--gpu", "h100", "--l2", "hot"), "unknown L2 state 'hot'; allowed: cold, flushed, warm"),
     (("run", "gemm", "--gpu", "h100", "--clock-mhz", "9000"), "a clock of 9000 MHz is not possible"),
     (("run", "gemm", "--gpu", "h100", "--json", "absent/x.json"), "the folder "),

@@ -26,7 +26,7 @@ JsonFile = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
 ]
 Gpu = Annotated[str, typer.Option("--gpu", metavar="G", help="A machine name (`heddle machines`) or a TOML file.")]
-Mode = Annotated[str, typer.Option("--mode", metavar="M", help="Execution model: simt.")]
+Mode = Annotated[str, typer.Option("--mode", metavar="M", help="Execution model: simt, cuda-native or fiber.")]
 Assignments = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A kernel parameter; repeat for more.")
 ]

@@ -46,7 +46,9 @@ def show_one(row: dict[str, Any], out: Console) -> None:
     from rich.table import Table
 
     out.print(f"{row['name']}: {row['summary']}")
-    out.print(f"architectures: {', '.join(row['architectures'])}; modes: {', '.join(row['modes'])}")
+    out.print(f"architectures: {', '.join(row['architectures'])}")
+    for gpu, modes in row["modes_on"].items():
+        out.print(f"modes on {gpu}: {', '.join(modes)}")
     table = Table("parameter", "type", "default", "allowed", "meaning")
     for parameter in row["parameters"]:
         name, form, default = parameter["name"], parameter["type"], str(parameter["default"])
@@ -54,3 +56,8 @@ def show_one(row: dict[str, Any], out: Console) -> None:
     for field in row["tile"]:
         table.add_row(field["name"], field["type"], "chosen", field["allowed"], field["meaning"])
     out.print(table)
+    for architecture, fields in row["native_tile"].items():
+        table = Table("parameter", "type", "default", "allowed", "meaning", title=f"in mode fiber on {architecture}")
+        for field in fields:
+            table.add_row(field["name"], field["type"], "chosen", field["allowed"], field["meaning"])
+        out.print(table)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -12,70 +11,23 @@ from numpy.typing import NDArray
 
 from heddle.errors import UserError, unknown_name
 from heddle.ir.tile import TileProgram
+from heddle.kernels._native import NativeKernel, NativeKernels
+from heddle.kernels._parameters import FORMS, Parameter, TileParameter
 from heddle.machine.spec import Machine
+
+__all__ = ["FORMS", "MODES", "Kernel", "Parameter", "TileParameter"]
 
 Config = TypeVar("Config")
 
-
-FORMS: dict[type, str] = {int: "whole number", str: "text", tuple: "whole numbers joined by x"}
-"""How a value of each type is written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A kernel parameter; a text parameter has `choices`, a number is at least `least`.
-
-    `small`: the value that `heddle check` takes where none is given; without it a large default is cut down.
-    """
-
-    name: str
-    type: type[int] | type[str]
-    default: int | str
-    meaning: str
-    choices: tuple[str, ...] = ()
-    least: int = 1
-    small: int | None = None
-
-    @property
-    def allowed(self) -> str:
-        """Which values it may take."""
-        return ", ".join(self.choices) if self.choices else f"{self.least} or more"
-
-    def parse(self, value: Any) -> int | str:
-        """Return the value in the parameter's type; raises UserError if it is out of range."""
-        if self.type is str:
-            if value not in self.choices:
-                raise unknown_name(f"value of {self.name!r}:", str(value), self.choices)
-            return str(value)
-        number = _integer(self.name, value)
-        if number < self.least:
-            raise UserError(f"parameter {self.name!r} ({self.meaning}) must be at least {self.least}, got {number}")
-        return number
-
-
-@dataclass(frozen=True, slots=True)
-class TileParameter:
-    """A field of a kernel's configuration, which may be given like a parameter; without it, it is chosen."""
-
-    name: str
-    type: type[int] | type[str] | type[tuple[Any, ...]]
-    meaning: str
-    allowed: str
-
-
-def _integer(name: str, value: Any) -> int:
-    try:
-        if isinstance(value, bool) or (isinstance(value, float) and value != int(value)):
-            raise ValueError
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise UserError(f"parameter {name!r} must be a whole number, got {value!r}") from None
+MODES = ("simt", "cuda-native", "fiber")
+"""Execution models: today's; the same program as wefts of a machine with FIBER; a kernel written for FIBER."""
 
 
 class Kernel(ABC, Generic[Config]):
     """A kernel of the registry.
 
-    A configuration (tile, stages, ...) is the kernel's own frozen dataclass with a method `label()`.
+    A configuration (tile, stages, ...) is the kernel's own frozen dataclass with a method `label()`. `tile`: its fields
+    in the modes simt and cuda-native; `native`: the FIBER-native kernels, with configurations of their own.
     """
 
     name: str
@@ -83,7 +35,13 @@ class Kernel(ABC, Generic[Config]):
     parameters: tuple[Parameter, ...]
     tile: tuple[TileParameter, ...]
     architectures: tuple[str, ...]
-    modes: tuple[str, ...]
+    native: NativeKernels
+
+    def modes_on(self, architecture: str) -> tuple[str, ...]:
+        """Return the modes in which the kernel runs on an architecture."""
+        if architecture not in self.architectures:
+            return ()
+        return MODES if architecture in self.native else MODES[:2]
 
     def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
@@ -94,16 +52,34 @@ class Kernel(ABC, Generic[Config]):
         return {name: parameter.parse(params.get(name, parameter.default)) for name, parameter in known.items()}
 
     @abstractmethod
-    def candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[Config]:
-        """Return the configurations worth trying on a machine."""
+    def problem(self, params: Mapping[str, Any]) -> Any:
+        """Return the checked problem."""
+
+    def candidates(self, machine: Machine, params: Mapping[str, Any], mode: str = "simt") -> list[Any]:
+        """Return the configurations worth trying on a machine. Raises UserError if nothing can run the problem."""
+        if mode == "fiber":
+            return list(self._native_on(machine).candidates(self.problem(params), machine))
+        return self.simt_candidates(machine, params)
+
+    @abstractmethod
+    def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[Config]:
+        """Return the configurations worth trying in the modes simt and cuda-native."""
 
     def library_candidates(self, library: str, machine: Machine, params: Mapping[str, Any]) -> list[Config]:
         """Return those that a library is known to have. Raises UserError where the library's are not listed."""
         raise UserError(f"no configurations of {library} are listed for {self.name}")
 
+    def build(self, machine: Machine, params: Mapping[str, Any], config: Any = None, mode: str = "simt") -> TileProgram:
+        """Return the tile program for a machine and a configuration, the first candidate by default."""
+        if mode != "fiber":
+            return self.simt_build(machine, params, config)
+        native, problem = self._native_on(machine), self.problem(params)
+        config = config or native.candidates(problem, machine)[0]
+        return native.build(problem, config, machine, {**self.check(params), "config": config.label()})
+
     @abstractmethod
-    def build(self, machine: Machine, params: Mapping[str, Any], config: Config | None = None) -> TileProgram:
-        """Return the tile program for a machine and a configuration."""
+    def simt_build(self, machine: Machine, params: Mapping[str, Any], config: Config | None = None) -> TileProgram:
+        """Return the tile program of the modes simt and cuda-native."""
 
     @abstractmethod
     def reference(
@@ -114,3 +90,12 @@ class Kernel(ABC, Generic[Config]):
     @abstractmethod
     def flops(self, params: Mapping[str, Any]) -> int:
         """Return the useful floating-point operations."""
+
+    def _native_on(self, machine: Machine) -> NativeKernel[Any, Any]:
+        if machine.architecture not in self.native:
+            raise UserError(
+                f"{self.name} has no FIBER-native kernel for {machine.architecture} ({machine.name})",
+                hint=f"it has one for: {', '.join(self.native) or 'no architecture'}; "
+                "the modes simt and cuda-native run today's kernel",
+            )
+        return self.native[machine.architecture]

@@ -6,6 +6,7 @@ An entry is a plain value, or a table with `value` (or, for `ops` and `pipes`, t
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import tomllib
@@ -18,7 +19,7 @@ from heddle.errors import SourceLocation, UserError
 from heddle.machine.check import built, merge, unknown_field
 from heddle.machine.fields import FIELDS, MAPPING_UNITS, OPTIONAL_GROUP
 from heddle.machine.positions import KeyPath, locate, syntax_error_place
-from heddle.machine.spec import Kind, Machine, Provenance
+from heddle.machine.spec import Kind, Machine, OpTiming, Provenance
 
 PRESETS = Path(__file__).parent / "presets"
 NO_FEATURE = "no FIBER feature in this machine"
@@ -64,6 +65,17 @@ def machine(name_or_path: str | Path) -> Machine:
         inherited = f"the value is that of {Path(error.where.file).name}:{error.where.line}" if error.where else ""
         hint = "; ".join(part for part in (inherited, error.hint) if part)
         raise UserError(f"{path}: {error.message}", hint=hint) from None
+
+
+def with_fiber(base: Machine) -> Machine:
+    """Return a machine with all FIBER features, as "+fiber" does for a preset; one that has features stays as it is."""
+    if base.dynamic_parallelism:
+        return base
+    draft = _Draft(values={"name": base.name})
+    _lay_over(draft, PRESETS / f"{FIBER}.toml")
+    ops = {name: OpTiming(**timing) for name, timing in draft.values.pop("ops").items()}
+    changed = base.replace(**draft.values, ops={**base.ops, **ops})
+    return dataclasses.replace(changed, provenance={**base.provenance, **draft.provenance})
 
 
 def _lay_over(draft: _Draft, path: Path) -> None:

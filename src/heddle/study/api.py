@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from heddle import pipeline
-from heddle.errors import UserError
+from heddle.errors import UserError, unknown_name
 from heddle.ir.warp import WarpProgram
+from heddle.kernels import MODES
 from heddle.lang import KernelFunction
 from heddle.machine.load import machine as load_machine
+from heddle.machine.load import with_fiber
 from heddle.machine.spec import Machine
 from heddle.study import checks, runs
 from heddle.study.results import Result
@@ -47,7 +49,8 @@ def check(kernel: str, gpu: str | Machine, *, mode: str = "simt", seed: int = 0,
 def compile(kernel: str | KernelFunction, machine: str | Machine, *, mode: str = "simt", **params: Any) -> WarpProgram:
     """Compile a kernel of the registry, or a function written with `heddle.lang`, to a warp program.
 
-    For a function, `params` are its own arguments. Raises UserError with the line of the kernel that is wrong.
+    For a function, `params` are its own arguments, and `mode` is "fiber" if it uses pool tensors. Raises UserError with
+    the line of the kernel that is wrong.
     """
     if isinstance(kernel, str):
         return runs.compiled(runs.request(kernel, machine, mode=mode, texts=params))
@@ -55,7 +58,10 @@ def compile(kernel: str | KernelFunction, machine: str | Machine, *, mode: str =
         raise UserError(
             f"cannot compile {type(kernel).__name__}", hint="give a name of `heddle kernels` or a function with @kernel"
         )
-    if mode != "simt":
-        raise UserError(f"unknown mode {mode!r}; allowed: simt")
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
     device = load_machine(machine) if isinstance(machine, str) else machine
-    return pipeline.warp_program(kernel.build(device.architecture, **params), device)
+    tiles = kernel.build(device.architecture, **params)
+    if (tiles.mode == "fiber") != (mode == "fiber"):
+        raise UserError(f"{tiles.name} is written for mode {tiles.mode}, not {mode}")
+    return pipeline.warp_program(tiles, device if mode == "simt" else with_fiber(device), mode)

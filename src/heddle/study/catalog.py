@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from heddle.kernels._kernel import FORMS
+from heddle.kernels import MODES
+from heddle.kernels._parameters import FORMS, TileParameter
 from heddle.kernels.registry import KERNELS, find_kernel
 from heddle.machine import Machine, available, describe, machine
 
@@ -29,16 +30,19 @@ def kernel_rows() -> list[dict[str, Any]]:
 def kernel_row(name: str) -> dict[str, Any]:
     """Return one kernel: where it runs, its modes, its parameters, and under `tile` those that are chosen if not given.
 
-    A parameter has name, type, default, allowed values and meaning.
+    A parameter has name, type, default, allowed values and meaning. `modes_on`: the modes by machine; `native_tile`:
+    what is chosen in mode fiber, by architecture.
     """
     kernel = find_kernel(name)
-    architectures = set(kernel.architectures)
+    machines = {gpu: kernel.modes_on(machine(gpu).architecture) for gpu in available()}
+    machines = {gpu: modes for gpu, modes in machines.items() if modes}
     return {
         "name": kernel.name,
         "summary": kernel.summary,
         "architectures": list(kernel.architectures),
-        "machines": [gpu for gpu in available() if machine(gpu).architecture in architectures],
-        "modes": list(kernel.modes),
+        "machines": list(machines),
+        "modes": [mode for mode in MODES if any(mode in modes for modes in machines.values())],
+        "modes_on": {gpu: list(modes) for gpu, modes in machines.items()},
         "parameters": [
             {
                 "name": parameter.name,
@@ -50,11 +54,15 @@ def kernel_row(name: str) -> dict[str, Any]:
             }
             for parameter in kernel.parameters
         ],
-        "tile": [
-            {"name": field.name, "type": FORMS[field.type], "allowed": field.allowed, "meaning": field.meaning}
-            for field in kernel.tile
-        ],
+        "tile": [_tile_row(field) for field in kernel.tile],
+        "native_tile": {
+            architecture: [_tile_row(field) for field in native.tile] for architecture, native in kernel.native.items()
+        },
     }
+
+
+def _tile_row(field: TileParameter) -> dict[str, str]:
+    return {"name": field.name, "type": FORMS[field.type], "allowed": field.allowed, "meaning": field.meaning}
 
 
 def _main_figures(gpu: Machine) -> dict[str, Any]:

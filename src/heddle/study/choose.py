@@ -31,7 +31,9 @@ class Choice:
     from_slices: bool = False
 
 
-def shortlist(kernel: str, machine: Machine, params: Mapping[str, Any], candidates: Sequence[Config]) -> list[Config]:
+def shortlist(
+    kernel: str, machine: Machine, params: Mapping[str, Any], candidates: Sequence[Config], mode: str = "simt"
+) -> list[Config]:
     """Return the `SIMULATED` candidates with the lowest bounds, best first. Raises UserError if none can be built."""
     if len(candidates) <= SIMULATED:
         return list(candidates)
@@ -41,7 +43,7 @@ def shortlist(kernel: str, machine: Machine, params: Mapping[str, Any], candidat
     problem: UserError | None = None
     for index, config in enumerate(candidates):
         try:
-            program = pipeline.tile_program(kernel, machine, params, config)
+            program = pipeline.tile_program(kernel, machine, params, config, mode)
         except UserError as error:  # this tile does not fit this problem; another may
             problem = error
             continue

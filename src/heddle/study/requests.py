@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from heddle.errors import UserError, unknown_name
+from heddle.kernels import MODES, Kernel
 from heddle.kernels.registry import find_kernel
+from heddle.machine.load import available, with_fiber
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
 from heddle.study.case_file import Case
@@ -60,24 +62,30 @@ def request(
     profile: bool = False,
     texts: Mapping[str, Any] | None = None,
 ) -> Request:
-    """Check a question. `texts` are kernel parameters and pinned tile fields, as text or values. Raises UserError."""
+    """Check a question. `texts` are kernel parameters and pinned tile fields, as text or values. Raises UserError.
+
+    The modes cuda-native and fiber lay the FIBER features over a machine that has none.
+    """
     found = find_kernel(kernel)
     machine = load_machine(gpu) if isinstance(gpu, str) else gpu
     if machine.architecture not in found.architectures:
         names = ", ".join(found.architectures)
         raise UserError(f"{kernel} is written for {names}; {machine.name} is {machine.architecture}")
     for kind, given, allowed in (
-        ("mode", mode, found.modes),
+        ("mode", mode, MODES),
         ("L2 state", l2_state, L2_STATES),
         ("simulation", simulation, SIMULATIONS),
     ):
         if given not in allowed:
             raise unknown_name(kind, given, allowed)
+    _check_mode(found, machine, mode)
+    if mode != "simt":
+        machine = with_fiber(machine)
     if clock_mhz is not None and not 0 < clock_mhz <= machine.max_clock_mhz:
         raise UserError(
             f"a clock of {clock_mhz:g} MHz is not possible; {machine.name} runs at up to {machine.max_clock_mhz:g}"
         )
-    params, pins = _parted(kernel, machine, texts or {})
+    params, pins = _parted(kernel, machine, mode, texts or {})
     return Request(
         kernel=kernel,
         machine=machine,
@@ -93,14 +101,27 @@ def request(
     )
 
 
-def _parted(kernel: str, machine: Machine, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _check_mode(kernel: Kernel[Any], machine: Machine, mode: str) -> None:
+    """Raise UserError, with what there is, if a kernel does not exist in a mode."""
+    if mode in (modes := kernel.modes_on(machine.architecture)):
+        return
+    native = ", ".join(name for name in available() if load_machine(name).architecture in kernel.native)
+    raise UserError(
+        f"{kernel.name} has no kernel of mode {mode} for {machine.name} ({machine.architecture})",
+        hint=f"{machine.name} runs it in the modes {', '.join(modes)}; mode {mode} runs on: {native or 'none'}",
+    )
+
+
+def _parted(
+    kernel: str, machine: Machine, mode: str, values: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Part values into checked kernel parameters and pins of tile fields."""
     found = find_kernel(kernel)
     names = [parameter.name for parameter in found.parameters]
     params = found.check({name: value for name, value in values.items() if name in names})
     rest = {name: value for name, value in values.items() if name not in names}
     if rest:
-        tile = config_fields(found.candidates(machine, params))
+        tile = config_fields(found.candidates(machine, params, mode))
         for name in rest:
             if name not in tile:
                 raise unknown_name(f"parameter of {kernel}", name, [*names, *tile])

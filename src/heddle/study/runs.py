@@ -88,8 +88,8 @@ def tile_choice(asked: Request, report: Progress) -> Choice:
         return Choice(config=asked.config)
     found = find_kernel(asked.kernel)
     where = asked.machine, asked.params
-    offered = found.library_candidates(asked.library, *where) if asked.library else found.candidates(*where)
-    tried = shortlist(asked.kernel, *where, pinned(offered, asked.pins))
+    offered = found.library_candidates(asked.library, *where) if asked.library else found.candidates(*where, asked.mode)
+    tried = shortlist(asked.kernel, *where, pinned(offered, asked.pins), asked.mode)
     # chip mode is for the answer, not for the choice
     quick = dataclasses.replace(asked, simulation="representative", profile=False)
     turns = _turns(asked, tried)
@@ -113,9 +113,10 @@ def _turns(asked: Request, configs: Sequence[Any]) -> list[int]:
     found = []
     for config in configs:
         try:
-            found.append(loop_turns(pipeline.tile_program(asked.kernel, asked.machine, asked.params, config)))
+            program = pipeline.tile_program(asked.kernel, asked.machine, asked.params, config, asked.mode)
         except UserError:
             continue
+        found.append(loop_turns(program))
     return found
 
 
@@ -124,7 +125,7 @@ def compiled(asked: Request) -> WarpProgram:
     from heddle import pipeline
 
     choice = tile_choice(asked, lambda done, total, what: None)
-    return pipeline.compile_kernel(asked.kernel, asked.machine, asked.params, choice.config)
+    return pipeline.compile_kernel(asked.kernel, asked.machine, asked.params, choice.config, asked.mode)
 
 
 def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
@@ -164,7 +165,7 @@ def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = Fal
 
         return pipeline.run_once(
             asked.kernel, asked.machine, asked.params, config,
-            clock_mhz=clock, l2_state=asked.l2_state, simulation=asked.simulation, profile=profile,
+            mode=asked.mode, clock_mhz=clock, l2_state=asked.l2_state, simulation=asked.simulation, profile=profile,
         )  # fmt: skip
 
     return store.remembered(

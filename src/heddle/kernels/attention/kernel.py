@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
+from heddle.kernels._native import NativeKernels
 from heddle.kernels.attention.check import check_config, check_problem, check_sizes
 from heddle.kernels.attention.implementation import Implementation
+from heddle.kernels.attention.native import NATIVE
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import TILE, AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm80_fa2 import FA2
@@ -42,10 +44,11 @@ class Attention(Kernel[AttentionConfig]):
 
     parameters = PARAMETERS
     tile = TILE
-    modes = ("simt",)
 
-    def __init__(self, name: str, summary: str, implementations: Mapping[str, Implementation]) -> None:
-        self.name, self.summary, self.implementations = name, summary, implementations
+    def __init__(
+        self, name: str, summary: str, implementations: Mapping[str, Implementation], native: NativeKernels
+    ) -> None:
+        self.name, self.summary, self.implementations, self.native = name, summary, implementations, native
         self.architectures = tuple(implementations)
 
     def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,13 +65,15 @@ class Attention(Kernel[AttentionConfig]):
         del checked["direction"]
         return AttentionProblem(**{**checked, "causal": bool(checked["causal"])})
 
-    def candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[AttentionConfig]:
+    def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[AttentionConfig]:
         """Return the one configuration that the open kernel takes."""
         problem, chosen = self.problem(params), self.implementations[machine.architecture]
         check_problem(problem, chosen, machine)
         return [chosen.config(problem, machine)]
 
-    def build(self, machine: Machine, params: Mapping[str, Any], config: AttentionConfig | None = None) -> TileProgram:
+    def simt_build(
+        self, machine: Machine, params: Mapping[str, Any], config: AttentionConfig | None = None
+    ) -> TileProgram:
         """Return the tile program; without a configuration that of the open kernel."""
         problem, chosen = self.problem(params), self.implementations[machine.architecture]
         check_problem(problem, chosen, machine)
@@ -96,5 +101,7 @@ class Attention(Kernel[AttentionConfig]):
         return self.problem(params).flops
 
 
-ATTENTION = Attention("attention", "softmax(Q K^T / sqrt(d)) V, forward; FlashAttention of the generation", CURRENT)
-ATTENTION_FA2 = Attention("attention_fa2", "the same by FlashAttention 2, whatever the generation", OLDER)
+ATTENTION = Attention(
+    "attention", "softmax(Q K^T / sqrt(d)) V, forward; FlashAttention of the generation", CURRENT, NATIVE
+)
+ATTENTION_FA2 = Attention("attention_fa2", "the same by FlashAttention 2, whatever the generation", OLDER, {})

@@ -13,6 +13,7 @@ from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels.gemm.candidates import candidates
 from heddle.kernels.gemm.check import check_config, check_items, check_problem, check_sizes
+from heddle.kernels.gemm.native import NATIVE
 from heddle.kernels.gemm.raster import item_count, work_items
 from heddle.kernels.gemm.reference import reference
 from heddle.kernels.gemm.shape import TILE, GemmConfig, GemmProblem, ceil_div
@@ -43,13 +44,13 @@ class Gemm(Kernel[GemmConfig]):
     )
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
-    modes = ("simt",)
+    native = NATIVE
 
     def problem(self, params: Mapping[str, Any]) -> GemmProblem:
         """Return the checked problem."""
         return GemmProblem(**self.check(params))
 
-    def candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[GemmConfig]:
+    def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[GemmConfig]:
         """Return the tiles worth trying on a machine."""
         problem = self.problem(params)
         check_problem(problem, machine)
@@ -61,7 +62,7 @@ class Gemm(Kernel[GemmConfig]):
         check_problem(problem, machine)
         return candidates(problem, machine, library)
 
-    def build(self, machine: Machine, params: Mapping[str, Any], config: GemmConfig | None = None) -> TileProgram:
+    def simt_build(self, machine: Machine, params: Mapping[str, Any], config: GemmConfig | None = None) -> TileProgram:
         """Return the tile program; without a configuration the first candidate is taken."""
         problem = self.problem(params)
         check_problem(problem, machine)

@@ -1,0 +1,62 @@
+"""Parameters of a kernel and fields of its configuration: name, type, meaning, what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from heddle.errors import UserError, unknown_name
+
+FORMS: dict[type, str] = {int: "whole number", str: "text", tuple: "whole numbers joined by x"}
+"""How a value of each type is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A kernel parameter; a text parameter has `choices`, a number is at least `least`.
+
+    `small`: the value that `heddle check` takes where none is given; without it a large default is cut down.
+    """
+
+    name: str
+    type: type[int] | type[str]
+    default: int | str
+    meaning: str
+    choices: tuple[str, ...] = ()
+    least: int = 1
+    small: int | None = None
+
+    @property
+    def allowed(self) -> str:
+        """Which values it may take."""
+        return ", ".join(self.choices) if self.choices else f"{self.least} or more"
+
+    def parse(self, value: Any) -> int | str:
+        """Return the value in the parameter's type; raises UserError if it is out of range."""
+        if self.type is str:
+            if value not in self.choices:
+                raise unknown_name(f"value of {self.name!r}:", str(value), self.choices)
+            return str(value)
+        number = _integer(self.name, value)
+        if number < self.least:
+            raise UserError(f"parameter {self.name!r} ({self.meaning}) must be at least {self.least}, got {number}")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class TileParameter:
+    """A field of a kernel's configuration, which may be given like a parameter; without it, it is chosen."""
+
+    name: str
+    type: type[int] | type[str] | type[tuple[Any, ...]]
+    meaning: str
+    allowed: str
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        if isinstance(value, bool) or (isinstance(value, float) and value != int(value)):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"parameter {name!r} must be a whole number, got {value!r}") from None

@@ -1,0 +1,9 @@
+"""The FIBER-native GEMM kernels, by architecture."""
+
+from __future__ import annotations
+
+from heddle.kernels._native import NativeKernels
+from heddle.kernels.gemm.sm90_fiber_config import SM90_FIBER
+
+NATIVE: NativeKernels = {"sm_90": SM90_FIBER}
+"""What `heddle run gemm --mode fiber` runs; an architecture that is not listed has none."""
