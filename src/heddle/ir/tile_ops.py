@@ -215,7 +215,8 @@ class Mask(Op):
 class Mma(Op):
     """acc += a @ b.T with a [m, k] and b [n, k]; with `b_transposed`, b is [k, n] and acc += a @ b.
 
-    `plus` (mode fiber): acc = plus + a @ b.T. The chain accumulates in `plus`, and its last step writes acc.
+    `plus` (mode fiber): acc = plus + a @ b.T. The chain accumulates in `plus`, and its last step writes acc; with
+    `accumulate` False it begins from nothing and `plus` only holds what it adds up.
 
     sm_80: a, b shared, fragments loaded by ldmatrix, mma.sync. sm_90: one wgmma chain a warp group, a shared or a
     register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory, a shared or in tensor memory; `ctas` =
@@ -266,10 +267,14 @@ class Wait(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrive(Op):
-    """Arrive on an mbarrier; `by`: every warp (one lane), one warp a group, or one warp of the role."""
+    """Arrive on an mbarrier; `by`: every warp (one lane), one warp a group, or one warp of the role.
+
+    `read` (mode fiber): a register tile; of the role's products only those with this first operand have to be read.
+    """
 
     barrier: BarrierUse
     by: Literal["warp", "group", "role"] = "warp"
+    read: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +296,9 @@ class Sync(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSync(Op):
-    """Barrier over all warps of the cluster."""
+    """Barrier over `warps` warps of each CTA of the cluster (0: all) that execute it."""
+
+    warps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,11 +337,13 @@ class SetFiberNum(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetBusyBit(Op):
-    """State a pool tensor's datum full (its last writes before this line) or empty (its last reads before this line).
+    """State a datum full (its last writes stand before this line) or empty (its last reads stand before this line).
+
+    The datum is that of a pool tensor, or whole groups of 32 columns of a tile in tensor memory.
 
     Full: the producer may not write it again before the consumer has given it back. Empty: the consumer gives it back,
     and may not read it again before the producer has written it.
     """
 
-    tile: str
+    tile: str | TmemRef
     bit: Literal["full", "empty"]

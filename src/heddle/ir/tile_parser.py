@@ -154,6 +154,8 @@ class _Reader:
         readers: dict[str, Callable[[LineCursor], Any]] = {"where": self._location}
         if kind is tile.Mma:
             readers |= {"accumulate": _accumulate, "acc": _tmem_or_name, "a": _matrix_operand}
+        elif kind is tile.SetBusyBit:
+            readers["tile"] = _tmem_or_name
         elif kind in (tile.Fill, tile.Mask):
             readers["value"] = _number
         elif kind is tile.Elementwise:

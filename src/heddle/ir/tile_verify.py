@@ -86,7 +86,7 @@ def verify_names(program: tile.TileProgram) -> None:
         for ring in _rings_of(op):
             _known("ring", ring, rings, op.where)
         _scoped(program, *_attributes_of(op), place=place, where=op.where)
-        if isinstance(op, tile.SetBusyBit):
+        if isinstance(op, tile.SetBusyBit) and isinstance(op.tile, str):
             _known("pool tensor", op.tile, (pool.name for pool in program.pool), op.where)
         if isinstance(op, tile.Mma):
             _known("loop around this line", op.loop, place.loops, op.where)

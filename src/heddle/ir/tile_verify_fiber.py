@@ -119,7 +119,7 @@ def _uses(program: tile.TileProgram) -> tuple[Uses, Uses, dict[tuple[str, str], 
             produced[name].setdefault(place.role.name, op.where)
         for name in register_reads(op):
             consumed[name].setdefault(place.role.name, op.where)
-        if isinstance(op, tile.SetBusyBit):
+        if isinstance(op, tile.SetBusyBit) and isinstance(op.tile, str):
             stated[op.tile, op.bit].setdefault(place.role.name, op.where)
     return produced, consumed, stated
 

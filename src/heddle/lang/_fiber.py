@@ -9,7 +9,7 @@ from heddle.errors import UserError, unknown_name
 from heddle.ir import tile
 from heddle.ir.warp_fiber import FIBERS, SUBPARTITIONS
 from heddle.lang._data import DataOps
-from heddle.lang._handles import RegisterHandle
+from heddle.lang._handles import RegisterHandle, TensorMemoryBox
 from heddle.lang._structure import IDLE
 from heddle.lang._where import caller
 
@@ -52,15 +52,21 @@ class FiberOps(DataOps):
             self._wefts[name] = count
         self._first_op = tile.SetFiberNum(fibers=FIBERS * sum(self._wefts.values()), where=where)
 
-    def set_busy_bit(self, tensor: RegisterHandle, bit: Literal["full", "empty"]) -> None:
+    def set_busy_bit(self, tensor: RegisterHandle | TensorMemoryBox, bit: Literal["full", "empty"]) -> None:
         """State what a pool tensor's registers are from here on; this is bound to the accesses before this line.
 
+        Tensor memory (sm_100) has a pair of bits for each 32 columns: a tile, or `.columns(...)` of it.
         "full": this role has written the datum (its last writes hold it). "empty": this role has read it for the last
         time (its last reads give it back).
         """
         where = caller()
         if bit not in ("full", "empty"):
             raise unknown_name("busy bit", bit, ("full", "empty"), where)
-        if not isinstance(tensor, RegisterHandle):
-            raise UserError("set_busy_bit takes one stage of a pool tensor, as in acc[0]", where=where)
-        self._emit(tile.SetBusyBit(tile=tensor.tile.name, bit=bit, where=where))
+        if isinstance(tensor, TensorMemoryBox):
+            self._emit(tile.SetBusyBit(tile=tensor.ref, bit=bit, where=where))
+        elif isinstance(tensor, RegisterHandle):
+            self._emit(tile.SetBusyBit(tile=tensor.tile.name, bit=bit, where=where))
+        else:
+            raise UserError(
+                "set_busy_bit takes one stage of a pool tensor, as in acc[0], or columns of tensor memory", where=where
+            )

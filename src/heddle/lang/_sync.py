@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from heddle.errors import UserError
 from heddle.ir import tile
-from heddle.lang._handles import RingPosition
+from heddle.lang._handles import RegisterHandle, RingPosition
 from heddle.lang._index import Index
 from heddle.lang._structure import Structure
 from heddle.lang._where import caller
@@ -67,10 +67,20 @@ class Barrier:
         self.builder._emit(tile.Wait(barrier=self.use(at, flip=flip), where=caller()))
 
     def arrive(
-        self, at: RingPosition | None = None, *, by: Literal["warp", "group", "role"] = "warp", cta: Cta = "own"
+        self,
+        at: RingPosition | None = None,
+        *,
+        by: Literal["warp", "group", "role"] = "warp",
+        cta: Cta = "own",
+        read: RegisterHandle | None = None,
     ) -> None:
-        """Arrive once for each warp, each group of four warps, or once for the role."""
-        self.builder._emit(tile.Arrive(barrier=self.use(at, cta=cta), by=by, where=caller()))
+        """Arrive once for each warp, each group of four warps, or once for the role.
+
+        In mode fiber an arrival waits until what the role has read from shared memory so far has been read; with `read`
+        it waits only for the role's products whose first operand is that tile, so that younger ones may be under way.
+        """
+        name = read.tile.name if read is not None else None
+        self.builder._emit(tile.Arrive(barrier=self.use(at, cta=cta), by=by, read=name, where=caller()))
 
     def expect(self, at: RingPosition | None = None, *, bytes: int, cta: Cta = "own") -> None:
         """Arrive, and let the phase wait for `bytes` from bulk copies."""
@@ -94,9 +104,9 @@ class SyncOps(Structure):
         """Arrive at named barrier `id`, at which `warps` warps meet, without waiting."""
         self._emit(tile.Sync(id=id, warps=warps, wait=False, where=caller()))
 
-    def cluster_sync(self) -> None:
-        """Meet with all warps of the cluster."""
-        self._emit(tile.ClusterSync(where=caller()))
+    def cluster_sync(self, *, warps: int = 0) -> None:
+        """Meet with `warps` warps of each CTA of the cluster (default: all its warps)."""
+        self._emit(tile.ClusterSync(warps=warps, where=caller()))
 
     def fence(self) -> None:
         """Make earlier stores to shared memory visible to bulk copies and matrix units."""

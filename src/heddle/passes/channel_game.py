@@ -12,12 +12,22 @@ from dataclasses import dataclass, field
 
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import LOOP_LEVELS, RZ, BarrierRef, Count, Instruction, Register, Role, WarpProgram
-from heddle.ir.warp_fiber import SUBPARTITIONS, Bind
+from heddle.ir.warp_fiber import SUBPARTITIONS, TENSOR, TENSOR_COLUMNS, WINDOW, Bind
 
 ITEMS = 3  # work items of the cluster that are played
 ACTS_EVERY = {"warp": 1, "group": SUBPARTITIONS}  # of how many wefts one acts; of a role the first alone
+TENSOR_FIRST = 2 * WINDOW
+"""Groups of 32 columns of tensor memory are numbered behind the registers."""
 Place = tuple[int, int]
-"""Subpartition and register."""
+"""Subpartition and register, or `TENSOR_FIRST` + group of columns of tensor memory."""
+
+
+def name_of(place: Place) -> str:
+    """What people call a place."""
+    if place[1] < TENSOR_FIRST:
+        return f"register {place[1]} of subpartition {place[0]}"
+    first = (place[1] - TENSOR_FIRST) * TENSOR_COLUMNS
+    return f"columns {first} to {first + TENSOR_COLUMNS - 1} of tensor memory of subpartition {place[0]}"
 
 
 @dataclass(slots=True)
@@ -59,6 +69,8 @@ class Weft:
             return []
         own = register.place is None or register.place < 0
         where = self.number % SUBPARTITIONS if own else int(register.place or 0)
+        if register.place == TENSOR:
+            return [(where, TENSOR_FIRST + number) for number in range(register.index, register.index + register.count)]
         first = register.index + (self.role.base if register.place is None else 0)
         return [(where, number) for number in range(first, first + register.count)]
 
@@ -97,8 +109,12 @@ class Game:
         return all(weft.ended for weft in self.wefts)
 
     def pool_places(self, weft: Weft, registers: tuple[Register | None, ...]) -> list[Place]:
-        """The pool registers among some operands."""
-        return [p for r in registers if r is not None for p in weft.place(r) if p[1] in self.pool]
+        """The pool registers, and groups of columns of tensor memory, among some operands."""
+        return [p for r in registers if r is not None for p in weft.place(r) if self.has_bits(p)]
+
+    def has_bits(self, place: Place) -> bool:
+        """Whether full and empty bits of a place order its accesses."""
+        return place[1] in self.pool or place[1] >= TENSOR_FIRST
 
     # one instruction
 
@@ -128,11 +144,11 @@ class Game:
             return self._phase(weft, instruction.barrier).parity != phase ^ instruction.barrier.flip
         for place in self.pool_places(weft, _sources(instruction)):
             if self._bits(place).empty:
-                weft.waits = f"register {place[1]} of subpartition {place[0]}, which is empty"
+                weft.waits = f"{name_of(place)}, which is empty"
                 return False
         for place in self.pool_places(weft, (instruction.dst,)):
             if self._bits(place).full:
-                weft.waits = f"register {place[1]} of subpartition {place[0]}, which is full"
+                weft.waits = f"{name_of(place)}, which is full"
                 return False
         return True
 
@@ -142,27 +158,33 @@ class Game:
             for place in self.pool_places(weft, (source,)):
                 bits = self._bits(place)
                 bits.read_pc = weft.pc
-                self.consumers.setdefault(place, {}).setdefault(weft.number, weft.pc)
+                if place[1] < TENSOR_FIRST:
+                    self.consumers.setdefault(place, {}).setdefault(weft.number, weft.pc)
                 if slot in bind.consume:
                     bits.empty, bits.full = True, False
         for place in self.pool_places(weft, (instruction.dst,)):
             bits = self._bits(place)
-            self.writers.setdefault(place, {}).setdefault(weft.number, weft.pc)
             bits.empty, bits.full, bits.written_pc = False, bind.hold, weft.pc
-            if not bind.hold:
-                self.unheld.append((weft.pc, place))
+            if place[1] < TENSOR_FIRST:  # of tensor memory `verify_tensor_memory` checks the order
+                self.writers.setdefault(place, {}).setdefault(weft.number, weft.pc)
+                if not bind.hold:
+                    self.unheld.append((weft.pc, place))
 
     def _signal(self, weft: Weft, instruction: Instruction, unit: Unit) -> None:
         if instruction.barrier is None:
             return
         phase = self._phase(weft, instruction.barrier)
         if unit in (Unit.MBARRIER_EXPECT, Unit.MBARRIER_ARRIVE):
-            phase.arrived += 1
+            phase.arrived += self._senders(instruction.barrier)
             phase.expected += instruction.bytes if unit is Unit.MBARRIER_EXPECT else 0
         elif unit is Unit.BULK_LOAD:
-            phase.expected -= instruction.bytes
+            phase.expected -= instruction.bytes * instruction.ctas  # the other CTAs bring as much
         if phase.arrived >= self.arrivals[instruction.barrier.name] and phase.expected == 0:
             phase.arrived, phase.parity = 0, phase.parity ^ 1
+
+    def _senders(self, use: BarrierRef) -> int:
+        """Arrivals that a barrier gets where all CTAs of the cluster do the same."""
+        return 1 if use.cta == "own" else self.program.cluster_size
 
     def _next(self, weft: Weft, instruction: Instruction, unit: Unit) -> int:
         taken = False

@@ -13,16 +13,16 @@ from typing import Literal
 from heddle.ir.tile import RoleBody, TileProgram
 from heddle.ir.warp import Control, DataObject, Effect, Instruction, Source, Stream, Work
 
-File = Literal["vector", "uniform", "predicate", "pool", "zero"]
+File = Literal["vector", "uniform", "predicate", "pool", "tensor", "zero"]
 LABEL = "#label"  # marks a branch target
 DEFINE = "#define"  # a tile's old contents are dead here; costs nothing
 BUSY_BIT = "#busy_bit"  # its sources' last accesses before it leave them full or empty; becomes binds
 NO_CONTROL = Control()
 PSEUDO = frozenset({LABEL, DEFINE, BUSY_BIT})
-EMITTED: frozenset[str] = frozenset({"vector", "pool", "zero"})
+EMITTED: frozenset[str] = frozenset({"vector", "pool", "tensor", "zero"})
 """Files whose registers stand in the slots of an instruction."""
-SHARED_FILES: frozenset[str] = frozenset({"pool", "zero"})
-"""Files that a role does not allocate: pool tensors, which all roles share, and register RZ."""
+SHARED_FILES: frozenset[str] = frozenset({"pool", "tensor", "zero"})
+"""Files that a role does not allocate: pool tensors and tensor memory, which all roles share, and register RZ."""
 
 
 @dataclass(frozen=True, slots=True)

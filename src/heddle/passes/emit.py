@@ -9,7 +9,7 @@ from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import TensorMemoryTile, TileProgram
 from heddle.ir.warp import Barrier, Instruction, Register, Ring, Role, WarpProgram
-from heddle.ir.warp_fiber import OWN, WINDOW, FiberNote
+from heddle.ir.warp_fiber import OWN, TENSOR, WINDOW, FiberNote
 from heddle.machine.spec import Machine
 from heddle.passes.draft import EMITTED, Draft, DraftProgram, Operand, RoleDraft
 from heddle.passes.reuse import vector_sources
@@ -19,6 +19,8 @@ MBARRIER_BYTES = 8
 TILE_ALIGNMENT_BYTES = 1024  # of swizzled tiles (CUDA driver API); plain tiles need 128
 PLAIN_ALIGNMENT_BYTES = 128
 TMEM_COLUMN_BYTES = 4
+PLACES: Mapping[str, int] = {"pool": OWN, "tensor": TENSOR}
+"""Of the registers of a file that all roles share."""
 TMEM_ALLOCATION_COLUMNS = 32  # tensor memory is allocated in powers of two from this on (PTX ISA, tcgen05.alloc)
 
 
@@ -93,8 +95,8 @@ def _row(draft: Draft, role: RoleDraft, labels: Mapping[str, int]) -> Instructio
 def _register(operand: Operand, role: RoleDraft) -> Register:
     """The register group of an operand: absolute in the pool, else relative to the role's window."""
     first = role.registers[operand.value.id] + operand.offset
-    if operand.value.file == "pool":
-        return Register(first, operand.count, operand.reuse, OWN)
+    if operand.value.file in PLACES:
+        return Register(first, operand.count, operand.reuse, PLACES[operand.value.file])
     if operand.value.file == "vector" and role.private_first:
         first += role.private_first - role.body.window * WINDOW
     return Register(first, operand.count, operand.reuse)

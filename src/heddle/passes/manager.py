@@ -17,6 +17,7 @@ from heddle.passes.layout_to_warps import LayoutToWarps
 from heddle.passes.listing import listing
 from heddle.passes.pipeline_fragments import PipelineFragments
 from heddle.passes.place_pool import PlacePool
+from heddle.passes.place_tensor_memory import PlaceTensorMemory
 from heddle.passes.reuse import MarkReuse
 from heddle.passes.schedule import Schedule
 from heddle.passes.select import SelectInstructions
@@ -53,6 +54,7 @@ FIBER_PASSES: tuple[tuple[str, Pass], ...] = (
     ("select_instructions", SelectInstructions()),
     ("allocate_registers", AllocateRegisters()),
     ("place_pool", PlacePool()),
+    ("place_tensor_memory", PlaceTensorMemory()),
     ("verify_allocation", VerifyAllocation()),
     ("verify_pool", VerifyPool()),
     ("set_control", SetControl()),

@@ -15,7 +15,7 @@ from heddle.errors import SourceLocation, UserError
 from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_verify import verify
 from heddle.machine.spec import Machine
-from heddle.passes.channel_game import Game, Place, Weft
+from heddle.passes.channel_game import Game, Place, Weft, name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class VerifyChannels:
         _one_weft(program, game.consumers, "read")
         for pc, place in game.unheld:
             raise UserError(
-                f"{program.instructions[pc].op} writes {_name(place)} without holding it: it may be overwritten before "
-                "it is read",
+                f"{program.instructions[pc].op} writes {name_of(place)} without holding it: it may be overwritten "
+                "before it is read",
                 where=_line(program, pc),
                 hint='state the tensor "full" behind its last write',
             )
@@ -42,15 +42,11 @@ class VerifyChannels:
         for place, bits in game.bits.items():
             if bits.full:
                 raise UserError(
-                    f"{_name(place)} is written and never given back",
+                    f"{name_of(place)} is written and never given back",
                     where=_line(program, bits.written_pc),
                     hint='state the tensor "empty" behind its last read',
                 )
         return program
-
-
-def _name(place: Place) -> str:
-    return f"register {place[1]} of subpartition {place[0]}"
 
 
 def _line(program: WarpProgram, pc: int) -> SourceLocation:
@@ -67,10 +63,10 @@ def _private(program: WarpProgram) -> None:
             instruction = program.instructions[pc]
             for register in (instruction.dst, *instruction.src):
                 for place in weft.place(register) if register is not None else []:
-                    owner = weft if place[1] in game.pool else owners.setdefault(place, weft)
+                    owner = weft if game.has_bits(place) else owners.setdefault(place, weft)
                     if owner is not weft:
                         raise UserError(
-                            f"{_name(place)} is touched by wefts {owner.number} and {weft.number}; outside the pool "
+                            f"{name_of(place)} is touched by wefts {owner.number} and {weft.number}; outside the pool "
                             "nothing orders them",
                             where=_line(program, pc),
                         )
@@ -82,7 +78,7 @@ def _one_weft(program: WarpProgram, uses: Mapping[Place, Mapping[int, int]], ver
         if len(wefts) > 1:
             (one, first), (other, second) = list(wefts.items())[:2]
             raise UserError(
-                f"{_name(place)} is {verb} by weft {one} (at {_line(program, first)}) and by weft {other}; a channel "
+                f"{name_of(place)} is {verb} by weft {one} (at {_line(program, first)}) and by weft {other}; a channel "
                 "has one producer and one consumer",
                 where=_line(program, second),
             )

@@ -27,6 +27,7 @@ from heddle.passes.select import (
     synchronisation,
     tensor_memory,
     weft_mma,
+    weft_mma_tm,
 )
 from heddle.passes.select.tables import Tables
 from heddle.passes.select.writer import RoleWriter
@@ -90,6 +91,21 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
         t.Arrive: fiber.lower_arrive,
         t.SetFiberNum: fiber.lower_set_fiber_num,
         t.SetBusyBit: fiber.lower_set_busy_bit,
+    },
+    "sm_100": {
+        **COMMON,
+        **BULK,
+        t.Mma: weft_mma_tm.lower_mma,
+        t.Fill: weft_mma_tm.lower_fill,
+        t.Elementwise: sm_100_vector.lower_elementwise,
+        t.RowReduce: sm_100_vector.lower_row_reduce,
+        t.Mask: sm_100_vector.lower_mask,
+        t.LoadShared: weft_mma_tm.lower_load_shared,
+        t.LoadTensorMemory: weft_mma_tm.lower_load_tensor_memory,
+        t.StoreTensorMemory: weft_mma_tm.lower_store_tensor_memory,
+        t.Arrive: fiber.lower_arrive,
+        t.SetFiberNum: fiber.lower_set_fiber_num,
+        t.SetBusyBit: weft_mma_tm.lower_set_busy_bit,
     },
 }
 """What kernels of mode fiber are lowered with, by generation."""

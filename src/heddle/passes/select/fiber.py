@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from heddle.ir.tile import Arrive, SetBusyBit, SetFiberNum
+from heddle.errors import UserError
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import Arrive, Mma, SetBusyBit, SetFiberNum
+from heddle.ir.tile_walk import Place, walk_body
 from heddle.ir.warp import Instruction
-from heddle.passes.draft import BUSY_BIT, Draft, whole
+from heddle.passes.draft import BUSY_BIT, Draft, Operand, whole
+from heddle.passes.select.sm_90 import STEP_BYTES
 from heddle.passes.select.synchronisation import barrier_address
 from heddle.passes.select.writer import RoleWriter
 
@@ -17,6 +21,7 @@ def lower_set_fiber_num(writer: RoleWriter, op: SetFiberNum) -> None:
 def lower_set_busy_bit(writer: RoleWriter, op: SetBusyBit) -> None:
     """A mark on the tensor's registers, which `insert_busy_bits` turns into binds of the accesses before it."""
     source = writer.tables.source(writer.where, writer.operation)
+    assert isinstance(op.tile, str)
     row = Instruction(op=BUSY_BIT, bit=op.bit, source=source)
     writer.code.append(Draft(row=row, src=tuple(whole(value) for value in writer.tile_values(op.tile))))
 
@@ -24,15 +29,33 @@ def lower_set_busy_bit(writer: RoleWriter, op: SetBusyBit) -> None:
 def lower_arrive(writer: RoleWriter, op: Arrive) -> None:
     """One arrival, once everything that this role has started to read from shared memory has been read.
 
-    What reads shared memory after this line in a loop counts as read by the next arrival, not by this one.
+    What reads shared memory after this line in a loop counts as read by the next arrival, not by this one; with `read`
+    the arrival is after all products so far that have this first operand, in earlier iterations, too.
     """
     reference = writer.barrier(op.barrier)
     address = barrier_address(writer, op.barrier)
     writer.emit(
         "SYNCS.ARRIVE",
         src=(address,),
-        after=writer.shared_reads,
-        after_read=writer.matrix_reads,
+        after=writer.shared_reads if op.read is None else (),
+        after_read=writer.matrix_reads if op.read is None else _last_fragments(writer, op.read),
         barrier=reference,
         by=op.by,
     )
+
+
+def _last_fragments(writer: RoleWriter, tile: str) -> list[Operand]:
+    """What the last step of the products with this first operand reads of it: the unit reads in order."""
+    products = [op for op, _ in walk_body(writer.role.body, Place(writer.role)) if isinstance(op, Mma) and op.a == tile]
+    if not products:
+        raise UserError(
+            f"an arrival after the reads of products with first operand {tile!r}; role {writer.role.name} has none",
+            where=writer.where,
+        )
+    found: dict[Operand, None] = {}
+    for product in products:
+        steps = product.depth * dtype_bytes(writer.shared_tile(product.b.tile).dtype) // STEP_BYTES
+        for value in writer.tile_values(tile):
+            size = value.count // steps
+            found[Operand(value, value.count - size, size)] = None
+    return list(found)

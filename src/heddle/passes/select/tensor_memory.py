@@ -27,7 +27,7 @@ def lower_load_tensor_memory(writer: RoleWriter, op: LoadTensorMemory) -> None:
     _check(writer, op.src, op.dst, layout)
     address = tmem_address(writer, op.src)
     registers = writer.tile_registers(op.dst)
-    for count, part, memory, target in _pieces(writer, registers, op.src, op.dst, 0, LOAD_COLUMNS):
+    for count, part, memory, target in pieces(writer, registers, op.src, op.dst, 0, LOAD_COLUMNS):
         effect = writer.effect("copy", [memory], [target])
         writer.emit("LDTM", part, (address,), bytes=LANES * REGISTER_BYTES * count, effect=effect)
     writer.emit("FENCE.TM", after=registers)
@@ -41,7 +41,7 @@ def lower_store_tensor_memory(writer: RoleWriter, op: StoreTensorMemory) -> None
     _check(writer, op.dst, op.src, layout)
     address = tmem_address(writer, op.dst)
     registers = part_registers(writer, op.src, op.src_col, op.dst.cols)
-    for count, part, memory, source in _pieces(writer, registers, op.dst, op.src, op.src_col, STORE_COLUMNS):
+    for count, part, memory, source in pieces(writer, registers, op.dst, op.src, op.src_col, STORE_COLUMNS):
         # a uniform register stands for the end of the store: the wait reads it
         stored = Operand(writer.value("stored", file="uniform"))
         effect = writer.effect("copy", [source], [memory])
@@ -52,7 +52,7 @@ def lower_store_tensor_memory(writer: RoleWriter, op: StoreTensorMemory) -> None
         writer.tensor_memory_stores = []
 
 
-def _pieces(
+def pieces(
     writer: RoleWriter, registers: list[Operand], box: TmemRef, name: str, first_col: int, most: int
 ) -> Iterator[tuple[int, Operand, Access, Access]]:
     """Cut a band's row of registers into instructions: registers, operand, and the accesses of memory and of tile."""

@@ -37,6 +37,7 @@ class RoleWriter:
     shared_reads: list[Operand] = field(default_factory=list)  # mode fiber: results of loads from shared memory
     matrix_reads: list[Operand] = field(default_factory=list)  # mode fiber: operands beside those in shared memory
     tensor_memory_stores: list[Operand] = field(default_factory=list)  # that nothing has waited for
+    tensor_memory_loads: list[Operand] = field(default_factory=list)  # mode fiber: that no token has waited for
     _values: int = 0
     _labels: int = 0
     _kept: dict[str, Value] = field(default_factory=dict)
