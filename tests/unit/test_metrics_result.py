@@ -26,6 +26,7 @@ from heddle.metrics import (
     speed_of_light,
 )
 from heddle.metrics.diff import flatten
+from heddle.metrics.occupancy import contexts
 from heddle.metrics.provenance import machine_hash, program_hash
 from heddle.sim.result import SimResult, Stall
 
@@ -155,6 +156,11 @@ def test_occupancy_names_the_limit() -> None:
     found = occupancy(program, H100)
     assert found.ctas_per_sm == 2
     assert found.limited_by == "shared memory"
+
+
+def test_contexts_of_mode_fiber_are_wefts() -> None:
+    wefts = dataclasses.replace(tiny.program(), mode="fiber")
+    assert (contexts(tiny.program(), H100), contexts(wefts, machine("h100+fiber"))) == (64, 256)
 
 
 def test_roofline_of_little_reuse_is_bound_by_memory() -> None:

@@ -72,7 +72,7 @@ def result_json(
         "ceiling_speedup": 1.0 / use if use else None,
         "pipes": _pipes.pipes_row(result),
         "issue_utilization": _issue_utilization(result, machine),
-        "occupancy": achieved(result, machine),
+        "occupancy": achieved(result, program, machine),
         "occupancy_theoretical": theoretical(program, machine),
         "stalls": stalls.stalls_total(result),
         "stalls_by_role": stalls.stalls_by_role(result, program),

@@ -7,15 +7,22 @@ from heddle.machine.spec import Machine
 from heddle.sim.launch_occupancy import Occupancy, occupancy
 from heddle.sim.result import SimResult
 
-__all__ = ["Occupancy", "achieved", "occupancy", "theoretical"]
+__all__ = ["Occupancy", "achieved", "contexts", "occupancy", "theoretical"]
+
+
+def contexts(program: WarpProgram, machine: Machine) -> int:
+    """Return the warps, or in mode fiber the wefts, that an SM can hold at one time."""
+    if program.mode == "fiber":
+        return machine.max_wefts_per_subpartition * machine.subpartitions
+    return machine.max_warps_per_sm
 
 
 def theoretical(program: WarpProgram, machine: Machine) -> float:
     """Return the warps of the CTAs that fit on an SM over its warp contexts."""
-    return occupancy(program, machine).warps_per_sm / machine.max_warps_per_sm
+    return occupancy(program, machine).warps_per_sm / contexts(program, machine)
 
 
-def achieved(result: SimResult, machine: Machine) -> float:
+def achieved(result: SimResult, program: WarpProgram, machine: Machine) -> float:
     """Return resident warp cycles over all warp contexts of the simulated SMs."""
-    contexts = machine.max_warps_per_sm * result.simulated_sms * max(1, result.cycles)
-    return result.active_warp_cycles / contexts
+    possible = contexts(program, machine) * result.simulated_sms * max(1, result.cycles)
+    return result.active_warp_cycles / possible
