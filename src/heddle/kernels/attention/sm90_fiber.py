@@ -146,8 +146,10 @@ def attention_fiber(
     k.set_fiber_num(load=1, store=1, scores=GROUP, values=GROUP, **{f"softmax{b}": GROUP for b in blocks})
 
     with k.role("load", window=1, registers=COPY_REGISTERS):
+        memory.meet()
         for item in k.work():
             memory.load(item, more)
+        memory.part()
     with k.role("store", window=1, registers=COPY_REGISTERS):
         for item in k.work():
             memory.store(item)

@@ -72,6 +72,19 @@ class Memory:
         self.output_full = k.barrier("o_full", arrivals=GROUP * config.groups)
         self.output_empty = k.barrier("o_empty", arrivals=1)
 
+    def meet(self) -> None:
+        """Wait until the barriers of the other CTAs are there."""
+        if self.config.cluster > 1:
+            self.k.cluster_sync(warps=1)
+
+    def part(self) -> None:
+        """Stay until no other CTA of the cluster signals this one any more: all blocks have been given back."""
+        if self.config.cluster > 1:
+            for blocks in (self.keys, self.values):
+                for _ in range(self.config.stages):
+                    blocks.empty.wait(blocks.ring, flip=True)
+                    blocks.ring.advance()
+
     def query_rows(self, block: int) -> SharedBox:
         """A block's rows of Q."""
         return self.query[self.query_ring].part(row=block * BLOCK_M, rows=BLOCK_M)

@@ -57,9 +57,9 @@ def lower_sync(writer: RoleWriter, op: Sync) -> None:
 
 
 def lower_cluster_sync(writer: RoleWriter, op: ClusterSync) -> None:
-    """Barrier over the warps of all CTAs of the cluster (roles of the leader count once)."""
+    """Barrier over warps of all CTAs of the cluster (where all of them meet, roles of the leader count once)."""
     size = writer.program.cluster_size
-    warps = sum(role.warps * (1 if role.leader_only else size) for role in writer.program.roles)
+    warps = op.warps * size or sum(role.warps * (1 if role.leader_only else size) for role in writer.program.roles)
     writer.emit("UCGABAR", warps=warps)
 
 
