@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from heddle.errors import InternalError
 from heddle.interp._boxes import advance
+from heddle.interp._channels import Channels
 from heddle.interp._clocks import Layout, Source
 from heddle.interp._effects import Doing, Effects
 from heddle.interp._events import ASYNCHRONOUS_UNITS, WARPS_PER_GROUP, completion_cycles
@@ -34,6 +35,7 @@ class Replay:
         self.phases = PhaseBarriers(program, self.house)
         self.meetings = Meetings(self.house, self.layout)
         self.semaphores = Semaphores(program, self.layout)
+        self.channels = Channels(program, self.layout) if program.mode == "fiber" else None
         self.completions = {key: deque(cycles) for key, cycles in completion_cycles(log).items()}
         self.pending: dict[tuple[int, ...], deque[Doing]] = {}
         self.units: Mapping[Unit, Callable[[Warp, Instruction, Doing], None]] = {
@@ -55,6 +57,7 @@ class Replay:
             Unit.CLUSTER_SYNC: lambda warp, i, _d: self.meetings.cluster(warp, i),
             Unit.TCGEN05_MMA: self._tcgen05,
             Unit.WEFT_MMA: self._weft_mma,
+            Unit.BIND: self._bind,
             Unit.TCGEN05_COMMIT: self._tcgen05_commit,
             Unit.SEM_RELEASE: lambda warp, i, d: self.semaphores.release(warp, i, d.item),
             Unit.SEM_ACQUIRE: lambda warp, i, d: self.semaphores.acquire(warp, i, d.item),
@@ -81,6 +84,8 @@ class Replay:
         warp = self.house.warp(sm, slot, index)
         instruction = self.program.instructions[pc]
         self._wait_for_counters(warp, instruction)
+        if self.channels is not None:
+            self.channels.wait(warp, instruction)
         if _acts(instruction, warp):
             unit = self.house.opcodes[pc].unit
             handler = self.units.get(unit)
@@ -92,8 +97,14 @@ class Replay:
                     self.effects.perform(doing)
             elif instruction.op == "FENCE":
                 warp.fences.append(begin)
+        if self.channels is not None and instruction.bind is None:
+            self.channels.tell(warp, pc, instruction)
         if instruction.advance:
             advance(warp.rings, instruction.advance, self.depths)
+
+    def _bind(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
+        assert self.channels is not None  # a bind is an instruction of mode fiber
+        self.channels.bind(warp, doing.pc, instruction.bind)
 
     def _doing(
         self, warp: Warp, pc: int, instruction: Instruction, item: int, counters: tuple[int, ...], begin: int
