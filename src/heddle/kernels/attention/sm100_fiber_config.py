@@ -1,0 +1,62 @@
+"""Configurations of the FIBER-native attention of B200, and its work items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
+from heddle.kernels.attention.sm100_fa4_config import ROWS
+from heddle.kernels.attention.sm100_fa4_config import work_items as tiles_in_order
+
+GROUP = 4
+"""Wefts of a role that computes: one for each quarter of the 128 lanes of tensor memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiberConfig(AttentionConfig):
+    """`groups` tiles of 128 rows a FIBER-thread; `stages` blocks of K and as many of V.
+
+    `parts`: groups of softmax wefts a tile, each with its share of the columns. `chunk`: columns of scores that such a
+    weft has in registers at a time, of which it holds two. `exp_period`, `exp_share`, `rescaled`: as in FlashAttention
+    4, but in all columns.
+    """
+
+    parts: int = 1
+    chunk: int = 16
+
+    def label(self) -> str:
+        """Return a short name, as in `fiber 256x128 g2 s2 p1x16 poly4/16 rescale0 static`."""
+        cut = f"p{self.parts}x{self.chunk} poly{self.exp_share}/{self.exp_period} rescale{self.rescaled}"
+        return f"{AttentionConfig.label(self).removesuffix(self.order)}{cut} {self.order}"
+
+
+def work_items(problem: AttentionProblem, config: FiberConfig, clusters: int) -> dict[str, list[int]]:
+    """Return the work items of FlashAttention 4, with what the rolling order needs to know of an item's neighbours.
+
+    `one`: exactly one block after the first, `two`: two or more, `inner` of them neither first nor last of these.
+    `first`: nothing runs before the item, with `first_only` and `first_more` whether it has one block or more; `next`
+    and its variants say the same of the item that follows.
+    """
+    items = tiles_in_order(problem, config)
+    more = items["more"]
+    count = len(more)
+    rolls = config.order == "static"
+    first = [int(not rolls or i < clusters) for i in range(count)]
+    following = [more[i + clusters] if rolls and i + clusters < count else -1 for i in range(count)]
+    return {
+        **items,
+        "one": [int(m == 1) for m in more],
+        "two": [int(m > 1) for m in more],
+        "inner": [max(m - 2, 0) for m in more],
+        "first_only": [int(f and m == 0) for f, m in zip(first, more, strict=True)],
+        "first_more": [int(f and m > 0) for f, m in zip(first, more, strict=True)],
+        "next": [int(m >= 0) for m in following],
+        "next_only": [int(m == 0) for m in following],
+        "next_more": [int(m > 0) for m in following],
+    }
+
+
+def shared_bytes(problem: AttentionProblem, config: FiberConfig) -> int:
+    """Return the shared memory of the tiles: Q of both, O of one, and the stages of K and V."""
+    rows = config.tile_m + ROWS + 2 * config.stages * config.tile_n
+    return rows * problem.head_dim * problem.element_bytes
