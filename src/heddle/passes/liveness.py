@@ -52,7 +52,8 @@ class Liveness:
             while changed:
                 low = changed & -changed
                 value = self.values[low.bit_length() - 1]
-                used[value.file] += value.count if alive & low else -value.count
+                if value.file in used:
+                    used[value.file] += value.count if alive & low else -value.count
                 changed ^= low
             before = alive
             result = {file: max(most, used[file]) for file, most in result.items()}

@@ -52,6 +52,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 FIBER_PASSES: tuple[tuple[str, Pass], ...] = (
     ("layout_to_warps", LayoutToWarps()),
     ("select_instructions", SelectInstructions()),
+    ("schedule", Schedule()),
     ("allocate_registers", AllocateRegisters()),
     ("place_pool", PlacePool()),
     ("place_tensor_memory", PlaceTensorMemory()),

@@ -21,6 +21,7 @@ from heddle.passes.allocate_registers import PREDICATES, UNIFORM_REGISTERS, Allo
 from heddle.passes.draft import Draft, DraftProgram, File, RoleDraft
 from heddle.passes.liveness import Liveness, liveness
 from heddle.passes.schedule.dependences import Graph, dependences
+from heddle.passes.schedule.marks import lifted, lowered
 from heddle.passes.schedule.matrix_groups import Elements, settled_by
 from heddle.passes.schedule.order import Options, distances, in_order, reorder
 from heddle.passes.schedule.pressure import Pressure
@@ -65,6 +66,8 @@ class Schedule:
         return replace(program, roles=roles)
 
     def _role(self, role: RoleDraft, program: DraftProgram, machine: Machine) -> RoleDraft:
+        code, marks = lifted(role.code)
+        role = replace(role, code=code)
         live, settled = liveness(role.code), settled_by(role.code)
         source_peaks = live.peaks()
         budget = min(role.body.registers, machine.max_registers_per_thread, RZ)
@@ -72,11 +75,11 @@ class Schedule:
         blocks = [_block(role, program, ends, live, settled, machine) for ends in regions(role.code)]
         for share in SHARES:
             limits = {file: _between(source_peaks[file], most, share) for file, most in budgets.items()}
-            code = [draft for block in blocks for draft in self._best(block, limits)]
-            scheduled = replace(role, code=tuple(code))
+            code = tuple(draft for block in blocks for draft in self._best(block, limits))
+            scheduled = replace(role, code=code)
             if scheduled.code == role.code or _fits(scheduled, program, machine):
-                return scheduled
-        return role
+                return replace(scheduled, code=lowered(scheduled.code, marks))
+        return replace(role, code=lowered(role.code, marks))
 
     def _best(self, block: _Block, limits: Limits) -> tuple[Draft, ...]:
         """The new order; the old one where that gains too little or takes more registers than it should."""

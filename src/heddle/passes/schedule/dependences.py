@@ -3,7 +3,7 @@
 - registers: a read stays behind the write that it needs (by the latency of the result), a write behind the reads and
   writes before it;
 - instructions of memory, of asynchronous units, of tensor cores, and those that step a ring keep their order among
-  themselves, whatever they touch;
+  themselves, whatever they touch; so do accesses to pool tensors (mode fiber), where a weft may wait for another;
 - WARPGROUP.ARRIVE and the wait for wgmma count as touching the registers that they hand over and give back;
 - effects: see `effects`.
 """
@@ -26,6 +26,7 @@ from heddle.passes.timing import LATE_READERS
 
 FREE_UNITS = frozenset({Unit.FIXED, Unit.VARIABLE})  # these work on registers alone
 ORDERED_OPS = frozenset({"HMMA", "FENCE", "FENCE.TM"})  # of the free units, but in the order of memory instructions
+CHANNELS = frozenset({"pool", "tensor"})  # files whose accesses may wait for other wefts
 Edges = dict[int, int]
 READ_CYCLES = 2  # from the start in such a unit to the release of its operands (docs/reference/engine.md, section 4)
 TOUCH_CYCLES = 1  # from an instruction that only orders registers to the next
@@ -122,7 +123,8 @@ def _held_cycles(draft: Draft, timing: OpTiming) -> int:
 def is_ordered(draft: Draft) -> bool:
     """Whether an instruction keeps its place among those of memory and asynchronous units."""
     unit = OPCODES[draft.op].unit
-    return unit not in FREE_UNITS or draft.op in ORDERED_OPS or bool(draft.row.advance)
+    shared = any(operand.value.file in CHANNELS for operand in (*draft.dst, *draft.src))
+    return shared or unit not in FREE_UNITS or draft.op in ORDERED_OPS or bool(draft.row.advance)
 
 
 def _elements(operands: Iterable[Operand]) -> Elements:

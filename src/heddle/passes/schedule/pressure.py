@@ -30,7 +30,7 @@ class Pressure:
     def of(cls, code: Sequence[Draft], live: Liveness, start: int, end: int) -> Pressure:
         """The state at the start of code[start:end]."""
         touches = tuple(_touches(draft) for draft in code[start:end])
-        entering = live.live_values(live.before[start])
+        entering = [value for value in live.live_values(live.before[start]) if value.file in FILES]
         inside = {value.id for value in entering}
         kept = frozenset(value.id for value in live.live_values(live.after[end - 1]))
         used: Counter[File] = Counter()
@@ -88,4 +88,4 @@ class Pressure:
 
 def _touches(draft: Draft) -> tuple[Touch, ...]:
     values = {o.value.id: o.value for o in draft.dst + draft.src + draft.after}
-    return tuple((value.id, value.file, value.count) for value in values.values())
+    return tuple((value.id, value.file, value.count) for value in values.values() if value.file in FILES)
