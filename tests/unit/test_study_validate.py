@@ -94,6 +94,14 @@ def test_a_family_whose_script_clears_l2_asks_for_that_and_for_a_rested_chip(tmp
     assert (asked.l2_state, asked.rested) == ("flushed", True)
 
 
+def test_a_family_that_is_timed_in_a_loop_keeps_the_clock_of_a_loop_although_l2_is_cleared(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    columns = "case_id,gpu,kernel,batch,heads_q,heads_kv,seqlen_q,seqlen_kv,head_dim,measured,unit,l2_state\n"
+    path.write_text(columns + "fa4p-019,b200,attention,32,32,32,1024,1024,64,657,tflops,warm\n", encoding="utf-8")
+    asked = request_of(read_cases(path)[0])
+    assert (asked.l2_state, asked.rested) == ("flushed", False)
+
+
 def test_a_warm_row_asks_for_a_back_to_back_loop(cases: list[Case]) -> None:
     asked = request_of(cases[2])
     assert (asked.l2_state, asked.rested) == ("warm", False)

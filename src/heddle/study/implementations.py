@@ -17,11 +17,13 @@ class Implementation:
     """Fixed fields of the tile configuration of a family's kernel, its list of tiles, and where that is known from.
 
     `l2_state`: how the measuring script leaves L2 between two runs, where that is known better than the cases say.
+    `rested`: whether the chip was idle before a timed run; without it, whether L2 was not warm.
     """
 
     pins: Mapping[str, Any] = field(default_factory=dict)
     library: str = ""
     l2_state: str = ""
+    rested: bool | None = None
     why: str = ""
 
 

@@ -144,7 +144,7 @@ def request_of(case: Case) -> Request:
     return dataclasses.replace(
         asked,
         library=known.library,
-        rested=l2_state != "warm",
+        rested=l2_state != "warm" if known.rested is None else known.rested,
         includes_launch=case.includes_launch,
         clock_source="stated by the case" if case.clock_mhz else "",
     )
