@@ -18,14 +18,16 @@ from heddle.passes import compile_program
 PROBLEM = AttentionProblem(
     batch=1, heads_q=1, heads_kv=1, seqlen_q=256, seqlen_kv=256, head_dim=128, causal=False, dtype="fp16"
 )
-CONFIG = FiberConfig(schedule="fiber", tile_m=128, tile_n=128, stages=2, groups=2, order="static")
+CONFIG = FiberConfig(
+    schedule="fiber", tile_m=128, tile_n=128, stages=2, groups=2, order="static", query_stages=2, output_stages=2
+)
 
 
 @functools.cache
 def compiled(problem: AttentionProblem = PROBLEM, config: AttentionConfig = CONFIG) -> WarpProgram:
     """Return the kernel for one FIBER-thread, compiled."""
     program = attention_fiber.build("sm_90", problem, config, work_items(problem, config), 1)
-    return compile_program(program, one_sm())
+    return compile_program(program, one_sm().replace(sms=config.cluster))
 
 
 def checked(problem: AttentionProblem, config: AttentionConfig = CONFIG, **given: Any) -> CheckReport:
@@ -35,4 +37,5 @@ def checked(problem: AttentionProblem, config: AttentionConfig = CONFIG, **given
     names = {tensor.name for tensor in program.tensors}
     inputs = {name: array for name, array in arrays.items() if name in names}
     outputs = {name: array for name, array in expected.items() if name in names}
-    return check(program, one_sm(), inputs, outputs, result=given.get("result") or run(program))
+    sms = config.cluster
+    return check(program, one_sm().replace(sms=sms), inputs, outputs, result=given.get("result") or run(program))

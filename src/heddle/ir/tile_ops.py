@@ -347,3 +347,10 @@ class SetBusyBit(Op):
 
     tile: str | TmemRef
     bit: Literal["full", "empty"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeToken(Op):
+    """Wait for a token and give it back: what its giver has done before is done, as far as bits say so."""
+
+    tile: str

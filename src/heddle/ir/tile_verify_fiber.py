@@ -32,7 +32,7 @@ def _without_pool(program: tile.TileProgram) -> None:
     if program.pool or any(role.window for role in program.roles):
         raise UserError(f"pool tensors and windows in a kernel of mode {program.mode}; call k.set_fiber_num first")
     for op, _ in walk(program):
-        if isinstance(op, tile.SetFiberNum | tile.SetBusyBit) or (isinstance(op, tile.Mma) and op.plus is not None):
+        if isinstance(op, tile.SetFiberNum | tile.SetBusyBit | tile.TakeToken) or (isinstance(op, tile.Mma) and op.plus is not None):
             raise UserError(
                 f"{type(op).__name__} in a kernel of mode {program.mode}; it needs mode fiber", where=op.where
             )
@@ -121,6 +121,8 @@ def _uses(program: tile.TileProgram) -> tuple[Uses, Uses, dict[tuple[str, str], 
             consumed[name].setdefault(place.role.name, op.where)
         if isinstance(op, tile.SetBusyBit) and isinstance(op.tile, str):
             stated[op.tile, op.bit].setdefault(place.role.name, op.where)
+        if isinstance(op, tile.TakeToken):
+            stated[op.tile, "empty"].setdefault(place.role.name, op.where)
     return produced, consumed, stated
 
 

@@ -62,6 +62,8 @@ def register_reads(op: tile.Op) -> tuple[str, ...]:
         return (op.src,)
     if isinstance(op, tile.Mask):
         return (op.dst,)
+    if isinstance(op, tile.TakeToken):
+        return (op.tile,)
     if isinstance(op, tile.RowReduce):
         return (op.src, op.dst) if op.accumulate else (op.src,)
     if isinstance(op, tile.Elementwise):

@@ -2,7 +2,7 @@
 
 from heddle.lang._builder import Builder, KernelFunction, kernel
 from heddle.lang._data import ELEMENTWISE
-from heddle.lang._fiber import PoolHandle
+from heddle.lang._fiber import PoolHandle, Token
 from heddle.lang._handles import (
     GlobalBox,
     GlobalHandle,
@@ -37,5 +37,6 @@ __all__ = [
     "SharedHandle",
     "TensorMemoryBox",
     "TensorMemoryHandle",
+    "Token",
     "kernel",
 ]

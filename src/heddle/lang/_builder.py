@@ -10,7 +10,7 @@ from heddle.ir import tile
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.warp import Tensor
 from heddle.ir.warp_fiber import SUBPARTITIONS
-from heddle.lang._fiber import FiberOps, PoolHandle
+from heddle.lang._fiber import FiberOps, PoolHandle, Token
 from heddle.lang._handles import Declarations, GlobalHandle, RegisterHandle, SharedHandle, TensorMemoryHandle
 from heddle.lang._index import Index
 from heddle.lang._sync import Barrier, Ring
@@ -19,6 +19,8 @@ from heddle.lang._where import caller
 DIMENSIONS = (2, 3)
 """Dimensions of a tensor: [rows, cols] or [planes, rows, cols]."""
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+TOKEN_SHAPES = {"sm_80": (64, 8, "fp8_e4m3"), "sm_90": (64, 8, "fp8_e4m3"), "sm_100": (128, 1, "fp32")}
+"""Rows, columns and type of a tensor that takes one register of each subpartition, by architecture."""
 
 
 class Builder(FiberOps):
@@ -87,6 +89,14 @@ class Builder(FiberOps):
             self._declared.pool.append(declared)
             handles.append(RegisterHandle(declared))
         return PoolHandle(tuple(handles))
+
+    def token(self, name: str) -> Token:
+        """Declare a token between two roles (mode fiber): one register of the pool in each subpartition.
+
+        Weft by weft: what weft q of the giving role has done comes before what weft q of the taking role does.
+        """
+        rows, cols, dtype = TOKEN_SHAPES[self.architecture]
+        return Token(self, self.pool(name, (rows, cols), dtype)[0])
 
     def tensor_memory(
         self,

@@ -30,6 +30,23 @@ class PoolHandle:
         return self.stages[stage % len(self.stages)]
 
 
+@dataclass(frozen=True)
+class Token:
+    """One register of the pool, without a value: what its giver has done comes before what its taker does."""
+
+    builder: FiberOps
+    register: RegisterHandle
+
+    def give(self) -> None:
+        """Let the taker go on; waits until it has taken the token of last time."""
+        self.builder._emit(tile.Fill(dst=self.register.tile.name, where=caller()))
+        self.builder._emit(tile.SetBusyBit(tile=self.register.tile.name, bit="full", where=caller()))
+
+    def take(self) -> None:
+        """Wait until the token has been given."""
+        self.builder._emit(tile.TakeToken(tile=self.register.tile.name, where=caller()))
+
+
 class FiberOps(DataOps):
     """The operations of FIBER-native kernels."""
 

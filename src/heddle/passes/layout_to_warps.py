@@ -30,6 +30,7 @@ from heddle.ir.tile import (
     StoreGlobal,
     StoreShared,
     StoreTensorMemory,
+    TakeToken,
     TileProgram,
 )
 from heddle.ir.tile_walk import Place, walk_body
@@ -177,6 +178,8 @@ def _names(op: Op) -> tuple[str, ...]:
             return (name,)
         case RowReduce(dst=dst, src=src):
             return (dst, src)
+        case TakeToken(tile=name):
+            return (name,)
         case Elementwise(dst=name, sources=sources):
             return (name, *sources)
         case FirstFragments(mma=mma) | PipelinedMma(mma=mma):

@@ -41,6 +41,8 @@ class FreeList:
 
     def give(self, first: int, count: int) -> None:
         """Give registers back, and join them with free neighbours."""
+        if not count:
+            return
         joined: list[tuple[int, int]] = []
         for low, high in sorted([*self.ranges, (first, first + count)]):
             if joined and joined[-1][1] == low:
@@ -64,14 +66,14 @@ class PlacePool:
         own = [_own_registers(role) for role in program.roles]
         firsts, free = _stack(program, own)
         pool: dict[int, int] = {ZERO.id: RZ}
-        for role in program.roles:
-            for value in produced(role):
-                if value.id in pool:
-                    continue
-                first = free[role.body.window].take(value.count, value.align)
-                if first is None:
-                    raise _full(program, role, value, free[role.body.window])
-                pool[value.id] = first
+        wanted = [(role, value) for role in program.roles for value in produced(role)]
+        for role, value in sorted(wanted, key=lambda pair: -pair[1].count):  # the largest first: fewer holes
+            if value.id in pool:
+                continue
+            first = free[role.body.window].take(value.count, value.align)
+            if first is None:
+                raise _full(program, role, value, free[role.body.window])
+            pool[value.id] = first
         roles = (
             replace(role, registers={**role.registers, **pool}, private_first=first)
             for role, first in zip(program.roles, firsts, strict=True)
@@ -97,16 +99,21 @@ def _own_registers(role: RoleDraft) -> tuple[int, int]:
 
 
 def _stack(program: DraftProgram, own: list[tuple[int, int]]) -> tuple[list[int], tuple[FreeList, FreeList]]:
-    """First own register of each role, and what is free of both windows; strictly aligned roles lie outermost."""
+    """First own register of each role, and what is free of both windows; small roles fill the gaps between others."""
     bottom, top = 0, WINDOW + USABLE
-    firsts = [0] * len(own)
-    for index in sorted(range(len(own)), key=lambda i: -own[i][0]):
-        align, count = own[index]
-        if program.roles[index].body.window == 0:
-            firsts[index] = -(-bottom // align) * align
-            bottom = firsts[index] + count
-        else:
-            top = firsts[index] = (top - count) // align * align
+    firsts, gaps = [0] * len(own), (FreeList(), FreeList())
+    for index in sorted(range(len(own)), key=lambda i: (-own[i][0], -own[i][1])):
+        (align, count), window = own[index], program.roles[index].body.window
+        first = gaps[window].take(count, align)
+        if first is None and window == 0:
+            first = -(-bottom // align) * align
+            gaps[0].give(bottom, first - bottom)
+            bottom = first + count
+        elif first is None:
+            first = (top - count) // align * align
+            gaps[1].give(first + count, top - first - count)
+            top = first
+        firsts[index] = first
     for window, used in ((0, bottom), (1, WINDOW + USABLE - top)):
         if used > USABLE:
             raise UserError(

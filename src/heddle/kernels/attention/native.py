@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heddle.kernels._native import NativeKernels
+from heddle.kernels.attention.sm90_fiber_native import SM90_FIBER
 
-NATIVE: NativeKernels = {}
+NATIVE: NativeKernels = {"sm_90": SM90_FIBER}
 """What `heddle run attention --mode fiber` runs; an architecture that is not listed has none."""

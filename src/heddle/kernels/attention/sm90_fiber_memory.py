@@ -5,7 +5,7 @@ from __future__ import annotations
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
-from heddle.lang import Builder, Cta, GlobalHandle, Index, Item, SharedBox
+from heddle.lang import Builder, Cta, GlobalHandle, Index, Item, RegisterHandle, SharedBox
 
 GROUP = 4
 """Wefts of a role that computes, one a subpartition."""
@@ -14,16 +14,16 @@ STRIP_BYTES = 128
 
 
 class Blocks:
-    """K or V: `stages` blocks in shared memory, filled by the loading weft, given back by the role that multiplies."""
+    """K or V: `stages` blocks in shared memory, filled by the loading weft, given back by `readers` wefts."""
 
-    def __init__(self, memory: Memory, name: str, source: GlobalHandle) -> None:
+    def __init__(self, memory: Memory, name: str, source: GlobalHandle, readers: int) -> None:
         k, config = memory.k, memory.config
         self.k, self.config, self.source, self.strip = k, config, source, memory.strip
         self.everyone = memory.everyone
         self.tile = k.shared(name, (config.tile_n, memory.d), memory.dtype, stages=config.stages)
         self.ring = k.ring(f"{name}_ring", config.stages)
         self.full = k.barrier(f"{name}_full", arrivals=1, stages=config.stages)
-        self.empty = k.barrier(f"{name}_empty", arrivals=GROUP * config.cluster, stages=config.stages)
+        self.empty = k.barrier(f"{name}_empty", arrivals=readers, stages=config.stages)
 
     @property
     def current(self) -> SharedBox:
@@ -61,16 +61,18 @@ class Memory:
         keys = (problem.batch * problem.heads_kv, problem.seqlen_kv, self.d)
         self.q_global = k.tensor(f"Q{suffix}", queries, problem.dtype)
         self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
-        self.keys = Blocks(self, "k", k.tensor("K", keys, problem.dtype))
-        self.values = Blocks(self, "v", k.tensor("V", keys, problem.dtype))
+        keepers = GROUP * config.cluster
+        self.keys = Blocks(self, "k", k.tensor("K", keys, problem.dtype), keepers)
+        self.values = Blocks(self, "v", k.tensor("V", keys, problem.dtype), keepers * config.groups)
         self.query = k.shared("q", (config.tile_m, self.d), problem.dtype, stages=config.query_stages)
         self.query_ring = k.ring("q_ring", config.query_stages)
         self.query_full = k.barrier("q_full", arrivals=1, stages=config.query_stages)
-        self.query_empty = k.barrier("q_empty", arrivals=GROUP, stages=config.query_stages)
-        self.output = k.shared("o", (config.tile_m, self.d), problem.output_dtype)
-        self.output_ring = k.ring("o_ring", 1)
-        self.output_full = k.barrier("o_full", arrivals=GROUP * config.groups)
-        self.output_empty = k.barrier("o_empty", arrivals=1)
+        readers = GROUP * (2 if config.pooled else 1)
+        self.query_empty = k.barrier("q_empty", arrivals=readers, stages=config.query_stages)
+        self.output = k.shared("o", (BLOCK_M, self.d), problem.output_dtype, stages=config.output_stages)
+        self.tile = k.ring("tile", 1)
+        self.output_full = [k.barrier(f"o_full{b}", arrivals=GROUP) for b in range(config.groups)]
+        self.output_empty = [k.barrier(f"o_empty{b}", arrivals=1) for b in range(config.groups)]
 
     def meet(self) -> None:
         """Wait until the barriers of the other CTAs are there."""
@@ -89,9 +91,23 @@ class Memory:
         """A block's rows of Q."""
         return self.query[self.query_ring].part(row=block * BLOCK_M, rows=BLOCK_M)
 
-    def output_rows(self, block: int) -> SharedBox:
-        """A block's rows of O."""
-        return self.output[:].part(row=block * BLOCK_M, rows=BLOCK_M)
+    def release_query(self) -> None:
+        """Give a tile of Q back once each weft has read it."""
+        self.query_empty.arrive(self.query_ring)
+        self.query_ring.advance()
+
+    def put_output(self, block: int, output: RegisterHandle) -> None:
+        """A block's O on its way out, once its stage is free: blocks that share one stage take turns."""
+        shares = self.config.output_stages < self.config.groups
+        before = self.output_empty[block - 1 if shares else block]
+        before.wait(self.tile, flip=block == 0 or not shares)
+        self.k.store(self._output(block), output)
+        self.k.fence()
+        self.output_full[block].arrive(self.tile)
+        self.tile.advance()
+
+    def _output(self, block: int) -> SharedBox:
+        return self.output.stage(block % self.config.output_stages)
 
     def load(self, item: Item, more: bool) -> None:
         """Q, and K one block ahead of V, from the last block that the tile sees to the first."""
@@ -106,16 +122,17 @@ class Memory:
         self.values.load(item, Index())
 
     def store(self, item: Item) -> None:
-        """O to global memory, once all its blocks are there."""
+        """O to global memory, block by block."""
         k = self.k
-        self.output_full.wait(self.output_ring)
-        for col in range(0, self.d, self.strip):
-            k.tma_store(
-                self.o_global[item.q_plane, self._row(item), col], self.output[:].part(col=col, cols=self.strip)
-            )
-        k.tma_store_wait(pending=0)
-        self.output_empty.arrive(self.output_ring)
-        self.output_ring.advance()
+        for block in range(self.config.groups):
+            self.output_full[block].wait(self.tile)
+            row = self._row(item) + block * BLOCK_M
+            for col in range(0, self.d, self.strip):
+                strip = self._output(block).part(col=col, cols=self.strip)
+                k.tma_store(self.o_global[item.q_plane, row, col], strip)
+            k.tma_store_wait(pending=0)
+            self.output_empty[block].arrive(self.tile)
+        self.tile.advance()
 
     def _load_query(self, item: Item) -> None:
         ring = self.query_ring

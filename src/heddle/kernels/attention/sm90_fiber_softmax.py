@@ -7,7 +7,7 @@ from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_memory import GROUP
 from heddle.kernels.attention.softmax import OnlineSoftmax
-from heddle.lang import Builder, Index, Item, PoolHandle, RegisterPart
+from heddle.lang import Builder, Index, Item, RegisterHandle, RegisterPart
 
 CHUNK = 8
 """Columns of scores that are exponentiated together; the sums of a chunk wait for the exponentials of the next."""
@@ -22,10 +22,10 @@ class Softmax:
         problem: AttentionProblem,
         config: FiberConfig,
         block: int,
-        channels: tuple[PoolHandle, PoolHandle, PoolHandle],
+        channels: tuple[RegisterHandle, RegisterHandle, RegisterHandle],
     ) -> None:
         self.k, self.problem, self.config, self.block = k, problem, config, block
-        self.scores, self.weights, self.factor = (channel[0] for channel in channels)
+        self.scores, self.weights, self.factor = channels
         self.online = OnlineSoftmax(k, f"softmax{block}", problem, BLOCK_M, (GROUP, 1))
         names = [f"exponentials{block}_{i}" for i in range(2)]
         self.exponentials = [k.registers(name, (BLOCK_M, CHUNK), "fp32", warps=(GROUP, 1)) for name in names]

@@ -91,6 +91,7 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
         t.Arrive: fiber.lower_arrive,
         t.SetFiberNum: fiber.lower_set_fiber_num,
         t.SetBusyBit: fiber.lower_set_busy_bit,
+        t.TakeToken: fiber.lower_take_token,
     },
     "sm_100": {
         **COMMON,
@@ -106,6 +107,7 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
         t.Arrive: fiber.lower_arrive,
         t.SetFiberNum: fiber.lower_set_fiber_num,
         t.SetBusyBit: weft_mma_tm.lower_set_busy_bit,
+        t.TakeToken: fiber.lower_take_token,
     },
 }
 """What kernels of mode fiber are lowered with, by generation."""

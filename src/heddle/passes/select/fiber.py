@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile import Arrive, Mma, SetBusyBit, SetFiberNum
+from heddle.ir.tile import Arrive, Mma, SetBusyBit, SetFiberNum, TakeToken
 from heddle.ir.tile_walk import Place, walk_body
 from heddle.ir.warp import Instruction
 from heddle.passes.draft import BUSY_BIT, Draft, Operand, whole
@@ -24,6 +24,15 @@ def lower_set_busy_bit(writer: RoleWriter, op: SetBusyBit) -> None:
     assert isinstance(op.tile, str)
     row = Instruction(op=BUSY_BIT, bit=op.bit, source=source)
     writer.code.append(Draft(row=row, src=tuple(whole(value) for value in writer.tile_values(op.tile))))
+
+
+def lower_take_token(writer: RoleWriter, op: TakeToken) -> None:
+    """One move that goes nowhere; its read gives the token back."""
+    registers = writer.tile_registers(op.tile)
+    writer.emit("MOV", src=registers)
+    source = writer.tables.source(writer.where, writer.operation)
+    row = Instruction(op=BUSY_BIT, bit="empty", source=source)
+    writer.code.append(Draft(row=row, src=tuple(registers)))
 
 
 def lower_arrive(writer: RoleWriter, op: Arrive) -> None:
