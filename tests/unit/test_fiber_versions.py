@@ -16,8 +16,16 @@ from heddle.ir.warp_fiber import FiberNote
 from heddle.sim.result import EVENT, EventKind
 
 HELD, PLAIN, READ, GIVEN_BACK = "held write", "write", "read", "read and give back"
-CODE = (bind(hold=True), op("MOV", dst=at(16)), op("MOV", dst=at(16)), bind(0), op("FADD", dst=at(1), src=(at(16),)))
-PCS = {HELD: (0, 1), PLAIN: (2,), READ: (4,), GIVEN_BACK: (3, 4)}
+FOR_TWO, SHARED_READ, SHARED_BACK = "write held for two", "read of what two read", "read and give back of one of two"
+CODE = (
+    *(bind(hold=True), op("MOV", dst=at(16)), op("MOV", dst=at(16)), bind(0), op("FADD", dst=at(1), src=(at(16),))),
+    *(bind(hold=True, readers=(0, 1)), op("MOV", dst=at(16))),
+    *(bind(0, scoped=True), op("FADD", dst=at(1), src=(at(16, place=0),))),
+)
+PCS = {
+    **{HELD: (0, 1), PLAIN: (2,), READ: (4,), GIVEN_BACK: (3, 4)},
+    **{FOR_TWO: (5, 6), SHARED_READ: (8,), SHARED_BACK: (7, 8)},
+}
 
 
 def sample() -> WarpProgram:
@@ -42,9 +50,16 @@ def test_data_that_are_given_back_before_the_next_one_are_right() -> None:
     assert not hazards((0, HELD), (4, READ), (4, GIVEN_BACK), (0, HELD), (4, GIVEN_BACK))
 
 
+def test_two_subpartitions_may_read_and_give_back_in_any_order() -> None:
+    first = ((0, FOR_TWO), (5, SHARED_BACK), (4, SHARED_READ), (4, SHARED_BACK))
+    assert not hazards(*first, (0, FOR_TWO), (4, SHARED_READ))
+
+
 @pytest.mark.parametrize(
     ("accesses", "kind", "lines"),
     [
+        (((0, FOR_TWO), (4, SHARED_BACK), (0, FOR_TWO)), "overwritten before read", ("kernel.py:16", "kernel.py:16")),
+        (((0, FOR_TWO), (4, SHARED_BACK), (4, SHARED_READ)), "stale read", ("kernel.py:18", "kernel.py:18")),
         (((0, HELD), (4, GIVEN_BACK), (4, READ)), "stale read", ("kernel.py:14", "kernel.py:14")),
         (((0, PLAIN), (4, READ)), "stale read", ("kernel.py:14", "kernel.py:12")),
         (((0, HELD), (0, HELD)), "overwritten before read", ("kernel.py:11", "kernel.py:11")),

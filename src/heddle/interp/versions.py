@@ -23,13 +23,18 @@ from heddle.sim.result import EventKind
 Key = tuple[int, int, int, int]
 """SM, slot, subpartition and register."""
 _NO_BIND = Bind()
+_ANYONE = -1
 
 
 @dataclass(slots=True)
 class _Version:
-    """One register: data produced and given back (by reading subpartition, if scoped), and who touched it last."""
+    """One register: data produced and given back, by reading subpartition if held for several, and who touched it last.
+
+    `readers`: the subpartitions for which the last datum is held; one that stands for whoever reads it.
+    """
 
     produced: int = 0
+    readers: tuple[int, ...] = (_ANYONE,)
     consumed: dict[int, int] = field(default_factory=dict)
     producer: int = -1
     written_pc: int = -1
@@ -38,7 +43,7 @@ class _Version:
 
     def oldest(self) -> int:
         """Data that every reader so far has given back."""
-        return min(self.consumed.values(), default=0)
+        return min(self.consumed.get(reader, 0) for reader in self.readers)
 
 
 @dataclass(slots=True)
@@ -90,11 +95,11 @@ class Versions:
         instruction = self.program.instructions[access.pc]
         for slot, source in enumerate(instruction.src):
             gives_back = slot in access.bind.consume
-            reader = access.weft % SUBPARTITIONS if slot in access.bind.scoped else -1
             for key in self._keys(access, source):
                 version = self.registers.setdefault(key, _Version())
                 if version.producer == access.weft:
                     continue
+                reader = _ANYONE if version.readers == (_ANYONE,) else access.weft % SUBPARTITIONS
                 done = version.consumed.get(reader, 0)
                 if done >= version.produced:
                     other = version.given_back_pc if version.given_back_pc >= 0 else version.written_pc
@@ -121,6 +126,7 @@ class Versions:
                 text = "overwrites a datum that has not been given back"
                 self._report("overwritten before read", key, access, version.written_pc, access.cycle, text)
             version.produced += access.bind.hold
+            version.readers = access.bind.readers or (_ANYONE,)
             version.producer, version.written_pc = access.weft, access.pc
 
     def _keys(self, access: _Access, register: Register) -> Iterator[Key]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heddle.errors import SourceLocation
-from heddle.ir.tile_refs import BarrierUse, GlobalRef, Position, SharedRef, TmemRef
+from heddle.ir.tile_refs import BarrierUse, GlobalRef, PoolRef, Position, SharedRef, TmemRef
 from heddle.ir.warp import Count
 
 
@@ -220,13 +220,14 @@ class Mma(Op):
 
     sm_80: a, b shared, fragments loaded by ldmatrix, mma.sync. sm_90: one wgmma chain a warp group, a shared or a
     register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory, a shared or in tensor memory; `ctas` =
-    2 for a CTA pair. A transposed b is read by ldmatrix.trans, or through a descriptor (16-bit types only).
+    2 for a CTA pair. A transposed b is read by ldmatrix.trans, or through a descriptor (16-bit types only). Mode fiber
+    on sm_80: a in registers, b a pool tensor that all subpartitions read.
     `accumulate` False: the first k-step overwrites acc; "first_iteration": overwrites when the counter of `loop` is 0.
     """
 
     acc: str | TmemRef
     a: SharedRef | TmemRef | str
-    b: SharedRef
+    b: SharedRef | PoolRef
     accumulate: bool | Literal["first_iteration"] = True
     loop: str | None = None
     ctas: int = 1

@@ -16,7 +16,7 @@ from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
 from heddle.ir.field_reader import field_types, read_fields, read_name, read_record, read_value
 from heddle.ir.text_cursor import LineCursor
-from heddle.ir.tile_printer import BODIES, DECLARATIONS, HEADER_SKIP, OPERATIONS, TENSOR_MEMORY, operation_name
+from heddle.ir.tile_printer import BODIES, DECLARATIONS, HEADER_SKIP, OPERATIONS, POOL, TENSOR_MEMORY, operation_name
 from heddle.ir.work_text import WorkReader
 
 _RECORDS = {keyword: field_types(tile.TileProgram)[field].__args__[0] for keyword, field in DECLARATIONS.items()}
@@ -153,7 +153,7 @@ class _Reader:
         """Readers for the fields whose types `read_value` does not know."""
         readers: dict[str, Callable[[LineCursor], Any]] = {"where": self._location}
         if kind is tile.Mma:
-            readers |= {"accumulate": _accumulate, "acc": _tmem_or_name, "a": _matrix_operand}
+            readers |= {"accumulate": _accumulate, "acc": _tmem_or_name, "a": _matrix_operand, "b": _second_operand}
         elif kind is tile.SetBusyBit:
             readers["tile"] = _tmem_or_name
         elif kind in (tile.Fill, tile.Mask):
@@ -212,3 +212,11 @@ def _matrix_operand(cursor: LineCursor) -> Any:
         cursor.take()
         return read_value(cursor, tile.TmemRef)
     return _reference_or_name(cursor, tile.SharedRef)
+
+
+def _second_operand(cursor: LineCursor) -> Any:
+    """Read a shared box, or a pool tensor after the word that says so."""
+    if cursor.peek.text == POOL and cursor.after_peek.kind in ("name", "string"):
+        cursor.take()
+        return read_value(cursor, tile.PoolRef)
+    return read_value(cursor, tile.SharedRef)

@@ -32,6 +32,8 @@ HEADER_SKIP = {"name", "roles", "work", "params", *DECLARATIONS.values()}
 INDENT = "  "
 TENSOR_MEMORY = "tensor_memory"
 """Stands before an A operand in tensor memory: a shared box looks the same."""
+POOL = "pool"
+"""Stands before a B operand in the pool: a shared box looks the same."""
 OPERATIONS: tuple[type[tile.Op], ...] = tuple(
     kind for kind in vars(tile).values() if isinstance(kind, type) and issubclass(kind, tile.Op) and kind is not tile.Op
 )
@@ -96,6 +98,7 @@ def _fields(record: Any, skip: set[str], files: _Files) -> list[str]:
         if field.name in skip or (value == default_of(field) and type(value) is type(default_of(field))):
             continue
         place = f"{TENSOR_MEMORY} " if field.name == "a" and isinstance(value, tile.TmemRef) else ""
+        place = f"{POOL} " if isinstance(value, tile.PoolRef) else place
         texts.append(field.name if value is True else f"{field.name}={place}{_value(value, files)}")
     return texts
 

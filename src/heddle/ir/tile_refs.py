@@ -20,13 +20,18 @@ class SharedTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterTile:
-    """rows x cols spread over the warps of a role as matrix fragments; `warp_grid` = warps along (rows, cols)."""
+    """rows x cols spread over the warps of a role as matrix fragments; `warp_grid` = warps along (rows, cols).
+
+    `read_by` (pool tensors): each weft of the reading role reads its own rows, or all four wefts read all rows, as
+    second operand of products, wherever the rows lie.
+    """
 
     name: str
     rows: int
     cols: int
     dtype: str
     warp_grid: tuple[int, int]
+    read_by: Literal["own", "all"] = "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +114,15 @@ class SharedRef:
     ahead: int = 0
     row: int = 0
     col: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRef:
+    """A pool tensor as second operand of a product, read by all four subpartitions (mode fiber)."""
+
+    tile: str
+    rows: int
+    cols: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

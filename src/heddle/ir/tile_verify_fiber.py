@@ -26,6 +26,7 @@ def verify_fiber(program: tile.TileProgram) -> None:
     _wefts(program)
     _set_fiber_num(program)
     _channels(program)
+    _read_as_declared(program)
 
 
 def _without_pool(program: tile.TileProgram) -> None:
@@ -108,6 +109,35 @@ def _channels(program: tile.TileProgram) -> None:
             )
         _stated(pool.name, "full", producer, stated[pool.name, "full"], line)
         _stated(pool.name, "empty", consumer, stated[pool.name, "empty"], read_line)
+
+
+def _read_as_declared(program: tile.TileProgram) -> None:
+    """What all subpartitions read is the second operand of products, and that is all it is."""
+    shared = {pool.name for pool in program.pool if pool.read_by == "all"}
+    for op, _ in walk(program):
+        second = op.b.tile if isinstance(op, tile.Mma) and isinstance(op.b, tile.PoolRef) else None
+        others = list(register_reads(op))
+        if second is not None:
+            others.remove(second)
+        wrong = next((name for name in others if name in shared), None)
+        if wrong is not None:
+            raise UserError(
+                f"pool tensor {wrong!r} is read by all subpartitions; {type(op).__name__} reads it as rows of its own",
+                where=op.where,
+                hint="only the second operand of a product can be read by all",
+            )
+        if second is not None and program.architecture != "sm_80":
+            raise UserError(
+                f"{second!r} is the second operand of a product in registers; {program.architecture} reads it from "
+                "shared memory",
+                where=op.where,
+            )
+        if second is not None and second not in shared:
+            raise UserError(
+                f"{second!r} is the second operand of a product; it must be a pool tensor that all subpartitions read",
+                where=op.where,
+                hint='declare it with k.pool(..., read_by="all")',
+            )
 
 
 def _uses(program: tile.TileProgram) -> tuple[Uses, Uses, dict[tuple[str, str], dict[str, SourceLocation | None]]]:

@@ -28,6 +28,8 @@ def verify_shapes(program: tile.TileProgram) -> None:
     for op, _ in walk(program):
         for ref in (*references(op, tile.SharedRef), *references(op, tile.TmemRef)):
             _inside(ref, tiles.shape(ref.tile), op.where)
+        for pool in references(op, tile.PoolRef):
+            _equal("the pool tensor", (pool.rows, pool.cols), tiles.shape(pool.tile), op.where)
         if isinstance(op, tile.TmaLoad | tile.TmaStore | tile.CpAsync):
             _copy(op, tiles)
         elif isinstance(op, tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory):

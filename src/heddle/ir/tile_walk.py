@@ -70,6 +70,7 @@ def register_reads(op: tile.Op) -> tuple[str, ...]:
         return op.sources
     if isinstance(op, tile.Mma):
         reads = [name for name in (op.a, op.plus if op.accumulate else None) if isinstance(name, str)]
+        reads += [op.b.tile] if isinstance(op.b, tile.PoolRef) else []
         adds = isinstance(op.acc, str) and op.accumulate is True and op.plus is None
         return (*reads, str(op.acc)) if adds else tuple(reads)
     return ()

@@ -72,19 +72,36 @@ class Builder(FiberOps):
         self._declared.registers.append(declared)
         return RegisterHandle(declared)
 
-    def pool(self, name: str, shape: tuple[int, int], dtype: str, *, stages: int = 1) -> PoolHandle:
+    def pool(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        dtype: str,
+        *,
+        stages: int = 1,
+        read_by: Literal["own", "all"] = "own",
+    ) -> PoolHandle:
         """Declare a tensor in shared vector registers, which every weft can read (mode fiber), as a ring of `stages`.
 
-        Quarter q of its rows lies in subpartition q, where weft q of the role that produces it writes it.
+        Quarter q of its rows lies in subpartition q, where weft q of the role that produces it writes it. `read_by`:
+        each weft of the role that reads it reads its own quarter, or "all": the four wefts each read all of it, as
+        second operand of products.
         """
         self._new(name, shape, dtype, stages)
+        if read_by not in ("own", "all"):
+            raise unknown_name("reader", read_by, ("own", "all"), caller())
         handles = []
         for stage in range(stages):
             of_stage = name if stages == 1 else f"{name}_{stage}"
             if stages > 1:
                 self._declared.claim(of_stage)
             declared = tile.RegisterTile(
-                name=of_stage, rows=shape[0], cols=shape[1], dtype=dtype, warp_grid=(SUBPARTITIONS, 1)
+                name=of_stage,
+                rows=shape[0],
+                cols=shape[1],
+                dtype=dtype,
+                warp_grid=(SUBPARTITIONS, 1),
+                read_by=read_by,
             )
             self._declared.pool.append(declared)
             handles.append(RegisterHandle(declared))

@@ -64,6 +64,19 @@ def _whole(value: Registers, what: str) -> str:
     return _register(value, what)[0]
 
 
+def _second_operand(b: SharedBox | RegisterHandle) -> tile.SharedRef | tile.PoolRef:
+    """Return the reference to b of a product: a box in shared memory, or a pool tensor that all subpartitions read."""
+    if not isinstance(b, RegisterHandle):
+        return b.ref
+    if b.tile.read_by != "all":
+        raise UserError(
+            f"b is {b.tile.name!r}; in registers it is a pool tensor that all subpartitions read",
+            where=caller(),
+            hint='declare it with k.pool(..., read_by="all")',
+        )
+    return tile.PoolRef(tile=b.tile.name, rows=b.tile.rows, cols=b.tile.cols)
+
+
 def _position(value: Index | int) -> tile.Position:
     index = as_index(value)
     if index.rank_step:
@@ -247,7 +260,7 @@ class DataOps(SyncOps):
         self,
         acc: RegisterHandle | TensorMemoryBox,
         a: SharedBox | TensorMemoryBox | RegisterHandle,
-        b: SharedBox,
+        b: SharedBox | RegisterHandle,
         *,
         first: Index | None = None,
         accumulate: bool = True,
@@ -265,7 +278,8 @@ class DataOps(SyncOps):
         where = caller()
         rows, depth = (a.tile.rows, a.tile.cols) if isinstance(a, RegisterHandle) else (a.ref.rows, a.ref.cols)
         accumulator = acc.tile if isinstance(acc, RegisterHandle) else acc.ref
-        columns, summed = (b.ref.cols, b.ref.rows) if transposed else (b.ref.rows, b.ref.cols)
+        second = _second_operand(b)
+        columns, summed = (second.cols, second.rows) if transposed else (second.rows, second.cols)
         _equal("the second operand", (columns * ctas, summed), (accumulator.cols, depth))
         _equal("the accumulator", (accumulator.rows, accumulator.cols), (rows, columns * ctas))
         if first is not None and (not isinstance(first, Index) or first.loop is None):
@@ -274,7 +288,7 @@ class DataOps(SyncOps):
             tile.Mma(
                 acc=acc.tile.name if isinstance(acc, RegisterHandle) else acc.ref,
                 a=a.tile.name if isinstance(a, RegisterHandle) else a.ref,
-                b=b.ref,
+                b=second,
                 accumulate="first_iteration" if first is not None else accumulate,
                 loop=first.loop if first is not None else None,
                 ctas=ctas,

@@ -15,6 +15,8 @@ from heddle.ir.warp import LOOP_LEVELS, RZ, BarrierRef, Count, Instruction, Regi
 from heddle.ir.warp_fiber import SUBPARTITIONS, TENSOR, TENSOR_COLUMNS, WINDOW, Bind
 
 ITEMS = 3  # work items of the cluster that are played
+ALL = frozenset(range(SUBPARTITIONS))
+ANYONE = -1  # the part of a full bit that whoever consumes clears
 ACTS_EVERY = {"warp": 1, "group": SUBPARTITIONS}  # of how many wefts one acts; of a role the first alone
 TENSOR_FIRST = 2 * WINDOW
 """Groups of 32 columns of tensor memory are numbered behind the registers."""
@@ -32,10 +34,13 @@ def name_of(place: Place) -> str:
 
 @dataclass(slots=True)
 class Bits:
-    """State of one pool register: bits, the weft that produced its datum and the pcs of the last write and read."""
+    """State of one pool register: bits, and the pcs of the last write and read.
 
-    empty: bool = True
-    full: bool = False
+    `empty`: the subpartitions that see it empty; `full`: the reading subpartitions that have not given it back.
+    """
+
+    empty: set[int] = field(default_factory=lambda: set(ALL))
+    full: set[int] = field(default_factory=set)
     written_pc: int = -1
     read_pc: int = -1
 
@@ -63,12 +68,17 @@ class Weft:
     ended: bool = False
     waits: str = ""
 
+    @property
+    def home(self) -> int:
+        """The weft's subpartition."""
+        return self.number % SUBPARTITIONS
+
     def place(self, register: Register) -> list[Place]:
         """The registers of a group, for this weft."""
         if register.place is None and register.index == RZ:
             return []
         own = register.place is None or register.place < 0
-        where = self.number % SUBPARTITIONS if own else int(register.place or 0)
+        where = self.home if own else int(register.place or 0)
         if register.place == TENSOR:
             return [(where, TENSOR_FIRST + number) for number in range(register.index, register.index + register.count)]
         first = register.index + (self.role.base if register.place is None else 0)
@@ -76,7 +86,12 @@ class Weft:
 
 
 class Game:
-    """Plays a program. `touched`: for each pool register the wefts that write and that consume it, with a pc each."""
+    """Plays a program.
+
+    `writers`, `consumers`: for each pool register the wefts that write and that read it, with a pc each; `shared`: the
+    registers held for several subpartitions; `unheld`, `misread`: writes that do not hold, and data given back by a
+    subpartition for which they are not held.
+    """
 
     def __init__(self, program: WarpProgram) -> None:
         self.program = program
@@ -93,7 +108,9 @@ class Game:
         self.depths = {ring.name: ring.depth for ring in program.rings}
         self.writers: dict[Place, dict[int, int]] = {}
         self.consumers: dict[Place, dict[int, int]] = {}
+        self.shared: set[Place] = set()
         self.unheld: list[tuple[int, Place]] = []
+        self.misread: list[tuple[int, Place]] = []
         grid = program.work.grid if program.work.schedule == "static" else 1
         last = len(program.work.items) if program.work.schedule != "launch" else 1
         self.items = list(range(0, last, max(1, grid)))[:ITEMS]
@@ -143,7 +160,7 @@ class Game:
             weft.waits = f"mbarrier {instruction.barrier.name}"
             return self._phase(weft, instruction.barrier).parity != phase ^ instruction.barrier.flip
         for place in self.pool_places(weft, _sources(instruction)):
-            if self._bits(place).empty:
+            if weft.home in self._bits(place).empty:
                 weft.waits = f"{name_of(place)}, which is empty"
                 return False
         for place in self.pool_places(weft, (instruction.dst,)):
@@ -161,14 +178,24 @@ class Game:
                 if place[1] < TENSOR_FIRST:
                     self.consumers.setdefault(place, {}).setdefault(weft.number, weft.pc)
                 if slot in bind.consume:
-                    bits.empty, bits.full = True, False
+                    self._give_back(weft, place, slot in bind.scoped)
         for place in self.pool_places(weft, (instruction.dst,)):
             bits = self._bits(place)
-            bits.empty, bits.full, bits.written_pc = False, bind.hold, weft.pc
+            bits.empty, bits.written_pc = set(), weft.pc
+            bits.full = set(bind.readers or (ANYONE,)) if bind.hold else set()
+            if bind.readers:
+                self.shared.add(place)
             if place[1] < TENSOR_FIRST:  # of tensor memory `verify_tensor_memory` checks the order
                 self.writers.setdefault(place, {}).setdefault(weft.number, weft.pc)
                 if not bind.hold:
                     self.unheld.append((weft.pc, place))
+
+    def _give_back(self, weft: Weft, place: Place, scoped: bool) -> None:
+        bits, reader = self._bits(place), weft.home if scoped else ANYONE
+        if reader not in bits.full and place[1] < TENSOR_FIRST:
+            self.misread.append((weft.pc, place))
+        bits.full.discard(reader)
+        bits.empty |= {reader} if scoped else ALL
 
     def _signal(self, weft: Weft, instruction: Instruction, unit: Unit) -> None:
         if instruction.barrier is None:
@@ -220,5 +247,5 @@ class Game:
 
 def _sources(instruction: Instruction) -> tuple[Register | None, ...]:
     """What is read: all slots and, of a matrix instruction without a third slot, the accumulator."""
-    matrix = OPCODES[instruction.op].unit is Unit.WEFT_MMA and len(instruction.src) < 3
-    return (*instruction.src, instruction.dst if matrix else None)
+    matrix = OPCODES[instruction.op].unit is Unit.WEFT_MMA or instruction.op == "HMMA"
+    return (*instruction.src, instruction.dst if matrix and len(instruction.src) < 3 else None)

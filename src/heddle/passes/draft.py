@@ -43,12 +43,16 @@ ZERO = Value(0, "RZ", file="zero")
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Registers [offset, offset + count) of a value; `reuse` keeps a single register in the operand cache."""
+    """Registers [offset, offset + count) of a value; `reuse` keeps a single register in the operand cache.
+
+    `place` (pool): the subpartition in which they are read; None: that of the weft.
+    """
 
     value: Value
     offset: int = 0
     count: int = 1
     reuse: bool = False
+    place: int | None = None
 
     def elements(self) -> tuple[tuple[int, int], ...]:
         """Return (value id, index) of each register."""

@@ -96,7 +96,8 @@ def _register(operand: Operand, role: RoleDraft) -> Register:
     """The register group of an operand: absolute in the pool, else relative to the role's window."""
     first = role.registers[operand.value.id] + operand.offset
     if operand.value.file in PLACES:
-        return Register(first, operand.count, operand.reuse, PLACES[operand.value.file])
+        place = PLACES[operand.value.file] if operand.place is None else operand.place
+        return Register(first, operand.count, operand.reuse, place)
     if operand.value.file == "vector" and role.private_first:
         first += role.private_first - role.body.window * WINDOW
     return Register(first, operand.count, operand.reuse)

@@ -1,7 +1,8 @@
 """Pass 7 (mode fiber): turn statements of full and empty into DEPBAR.BIND in front of the accesses that they mean.
 
-It emits patterns A1, D1, F1 and G1 of the protocols alone: a producer's last write of each register holds it, a
-consumer's last read gives it back, each bound to the instruction itself. A separate DEPBAR would deadlock. It runs
+It emits patterns A1, B1, D1, F1 and G1 of the protocols alone: a producer's last write of each register holds it, a
+consumer's last read gives it back, each bound to the instruction itself. What all subpartitions read (B1) is held for
+each of them, and each reader gives back its own part (scoped). A separate DEPBAR would deadlock. It runs
 after the control fields are set, so that nothing can come between a bind and its partner.
 """
 
@@ -12,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from heddle.errors import SourceLocation, UserError
 from heddle.ir.warp import Control, Instruction
-from heddle.ir.warp_fiber import BIND_SLOTS, Bind
+from heddle.ir.warp_fiber import BIND_SLOTS, OWN, SUBPARTITIONS, Bind
 from heddle.machine.spec import Machine
 from heddle.passes.draft import BUSY_BIT, Draft, DraftProgram, Operand, RoleDraft
 from heddle.passes.reuse import vector_sources
 from heddle.passes.timing import is_real
 
-Element = tuple[int, int]
-"""Value id and index."""
+Element = tuple[int, int, int]
+"""Value id, index and subpartition (OWN: that of the weft)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +52,24 @@ def _role(role: RoleDraft, program: DraftProgram) -> RoleDraft:
 def _joined(one: Bind | None, other: Bind) -> Bind:
     if one is None:
         return other
-    slots = tuple(sorted({*one.consume, *other.consume}))
-    return Bind(consume=slots, hold=one.hold or other.hold)
+    return Bind(
+        consume=tuple(sorted({*one.consume, *other.consume})),
+        hold=one.hold or other.hold,
+        readers=one.readers or other.readers,
+        scoped=tuple(sorted({*one.scoped, *other.scoped})),
+    )
 
 
 def _holds(code: tuple[Draft, ...], mark: int, program: DraftProgram) -> list[tuple[int, Bind]]:
     missing, found = _stated(code[mark]), []
+    shared = {tile.name for tile in program.tile.pool if tile.read_by == "all"}
+    readers = tuple(range(SUBPARTITIONS)) if code[mark].src[0].value.tile in shared else ()
     for index in _before(code, mark):
-        written = {e for operand in code[index].dst for e in operand.elements()}
+        written = {e for operand in code[index].dst for e in _elements(operand)}
         if written & missing:
             _whole(written, missing, code[mark], program)
             missing -= written
-            found.append((index, Bind(hold=True)))
+            found.append((index, Bind(hold=True, readers=readers)))
     if missing:
         raise _lost(code[mark], program, "written")
     return found
@@ -73,20 +80,26 @@ def _consumes(code: tuple[Draft, ...], mark: int, program: DraftProgram) -> list
     for index in _before(code, mark):
         slots = []
         for slot, operand in enumerate(vector_sources(code[index])[:BIND_SLOTS]):
-            read = set(operand.elements())
+            read = set(_elements(operand))
             if read & missing:  # a register in two slots is consumed in the first of them only
                 _whole(read, missing, code[mark], program)
                 missing -= read
                 slots.append(slot)
         if slots:
-            found.append((index, Bind(consume=tuple(slots))))
+            scoped = tuple(slot for slot in slots if vector_sources(code[index])[slot].place is not None)
+            found.append((index, Bind(consume=tuple(slots), scoped=scoped)))
     if missing:
         raise _lost(code[mark], program, "read")
     return found
 
 
 def _stated(mark: Draft) -> set[Element]:
-    return {element for operand in mark.src for element in operand.elements()}
+    return {element for operand in mark.src for element in _elements(operand)}
+
+
+def _elements(operand: Operand) -> Iterator[Element]:
+    for value, index in operand.elements():
+        yield value, index, OWN if operand.place is None else operand.place
 
 
 def _before(code: tuple[Draft, ...], mark: int) -> Iterator[int]:

@@ -24,6 +24,7 @@ from heddle.ir.tile import (
     Mask,
     Mma,
     Op,
+    PoolRef,
     RegisterTile,
     RoleBody,
     RowReduce,
@@ -184,6 +185,7 @@ def _names(op: Op) -> tuple[str, ...]:
             return (name, *sources)
         case FirstFragments(mma=mma) | PipelinedMma(mma=mma):
             return _names(mma)
-        case Mma(acc=acc, a=a, plus=plus):
-            return tuple(name for name in (acc, a, plus) if isinstance(name, str))
+        case Mma(acc=acc, a=a, b=b, plus=plus):
+            second = b.tile if isinstance(b, PoolRef) else None
+            return tuple(name for name in (acc, a, second, plus) if isinstance(name, str))
     return ()

@@ -1,18 +1,20 @@
 """Last pass (mode fiber): check channel discipline on the finished warp program and play one schedule.
 
 It knows nothing of how binds were inserted. Rules, by their numbers in docs/decisions/0006: V1 one
-producer weft and one consumer weft a register; V2 every write of a channel holds; V3 every datum is read, and given
-back (else the play stops, or a datum is left over); V4 is checked by `heddle.ir.warp_verify`; V5 registers outside the
-pool are each touched by one weft; V7 both sides skip the same data, V8 channels are at rest at the end: by the play.
+producer weft and one consumer weft a register (one in each subpartition, where it is held for several); V2 every write
+of a channel holds; V3 every datum is read, and given back (else the play stops, or a datum is left over); V4 is checked
+by `heddle.ir.warp_verify`; V5 registers outside the pool are each touched by one weft; V7 both sides skip the same
+data, V8 channels are at rest at the end: by the play.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from heddle.errors import SourceLocation, UserError
 from heddle.ir.warp import WarpProgram
+from heddle.ir.warp_fiber import SUBPARTITIONS
 from heddle.ir.warp_verify import verify
 from heddle.machine.spec import Machine
 from heddle.passes.channel_game import Game, Place, Weft, name_of
@@ -29,13 +31,20 @@ class VerifyChannels:
         game = Game(program)
         ended = game.play()
         _one_weft(program, game.writers, "written")
-        _one_weft(program, game.consumers, "read")
+        for readers in _readers(game):
+            _one_weft(program, readers, "read")
         for pc, place in game.unheld:
             raise UserError(
                 f"{program.instructions[pc].op} writes {name_of(place)} without holding it: it may be overwritten "
                 "before it is read",
                 where=_line(program, pc),
                 hint='state the tensor "full" behind its last write',
+            )
+        for pc, place in game.misread:
+            raise UserError(
+                f"{program.instructions[pc].op} gives back {name_of(place)}, which is not held for its subpartition",
+                where=_line(program, pc),
+                hint="a tensor that all subpartitions read is read by four wefts, one in each",
             )
         if not ended:
             raise _stuck(program, game)
@@ -47,6 +56,17 @@ class VerifyChannels:
                     hint='state the tensor "empty" behind its last read',
                 )
         return program
+
+
+def _readers(game: Game) -> Iterator[dict[Place, dict[int, int]]]:
+    """Yield the wefts among which there may be one reader of a register: all, or those of a subpartition."""
+    yield {place: wefts for place, wefts in game.consumers.items() if place not in game.shared}
+    for home in range(SUBPARTITIONS):
+        yield {
+            place: {weft: pc for weft, pc in game.consumers[place].items() if weft % SUBPARTITIONS == home}
+            for place in game.shared
+            if place in game.consumers
+        }
 
 
 def _line(program: WarpProgram, pc: int) -> SourceLocation:

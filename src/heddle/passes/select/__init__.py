@@ -17,6 +17,7 @@ from heddle.passes.select import (
     bulk,
     elementwise,
     fiber,
+    fiber_hmma,
     flow,
     sm_80,
     sm_80_stream,
@@ -83,6 +84,14 @@ GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
     },
 }
 FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
+    "sm_80": {
+        **COMMON,
+        t.CpAsync: fiber_hmma.lower_cp_async,
+        t.Mma: fiber_hmma.lower_mma,
+        t.LoadShared: fiber_hmma.lower_load_shared,
+        t.SetFiberNum: fiber.lower_set_fiber_num,
+        t.SetBusyBit: fiber_hmma.lower_set_busy_bit,
+    },
     "sm_90": {
         **COMMON,
         **BULK,

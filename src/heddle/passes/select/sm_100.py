@@ -25,6 +25,7 @@ def lower_mma(writer: RoleWriter, op: Mma) -> None:
     assert isinstance(op.a, SharedRef | TmemRef)
     first = [writer.scalar("UISETP", name="accumulate")] if op.accumulate == "first_iteration" else []
     accumulator = tmem_address(writer, op.acc)
+    assert isinstance(op.b, SharedRef)
     bases = [_base(writer, op.a) if isinstance(op.a, SharedRef) else tmem_address(writer, op.a), _base(writer, op.b)]
     dtype = writer.shared_tile(op.b.tile).dtype
     for step in range(op.depth // k):

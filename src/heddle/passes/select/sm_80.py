@@ -22,8 +22,11 @@ FRAGMENT_SETS = 2  # double buffering
 MATRIX_ROWS = 16  # rows (m or n) that one LDSM.x4 covers at one k-step
 
 
-def lower_cp_async(writer: RoleWriter, op: CpAsync) -> None:
-    """LDGSTS by all warps of the role; each takes a 64-bit pointer and a shared address, under a bounds predicate."""
+def lower_cp_async(writer: RoleWriter, op: CpAsync, own_rows: bool = False) -> None:
+    """LDGSTS by all warps of the role; each takes a 64-bit pointer and a shared address, under a bounds predicate.
+
+    The warps take turns, or with `own_rows` each copies a block of neighbouring rows.
+    """
     tile = writer.shared_tile(op.dst.tile)
     size = dtype_bytes(tile.dtype)
     access_bytes = LANES * op.bytes_per_lane
@@ -39,6 +42,7 @@ def lower_cp_async(writer: RoleWriter, op: CpAsync) -> None:
     shared = writer.kept(f"{op.dst.tile}.copy_address", file="vector", op="IMAD")
     inside = writer.scalar("ISETP", name="inside")
     count, here = total // access_bytes, pointer
+    piece, step, stride = (_own_piece, 1, count // warps) if own_rows else (_piece, warps, 1)
     for index in range(count // warps):
         here = here if index == 0 else _next_pointer(writer, here)
         address = writer.scalar("IADD3", shared, *([writer.stage(op.dst.ring)] if op.dst.ring else []), name="copy")
@@ -46,13 +50,18 @@ def lower_cp_async(writer: RoleWriter, op: CpAsync) -> None:
             "LDGSTS",
             src=(here, address, inside),
             stream=StreamRef(
-                name=stream.name, offset=op.src.ahead, part=index * warps, parts=count, part_by_rank=warps > 1
+                name=stream.name,
+                offset=op.src.ahead,
+                part=index * step,
+                parts=count,
+                part_by_rank=warps > 1,
+                rank_stride=stride,
             ),
             bytes=access_bytes,
             effect=writer.effect(
                 "copy_async",
-                [_piece(writer.global_access(op.src), access_bytes // size, index, warps)],
-                [_piece(writer.shared_access(op.dst), access_bytes // size, index, warps)],
+                [piece(writer.global_access(op.src), access_bytes // size, index, warps)],
+                [piece(writer.shared_access(op.dst), access_bytes // size, index, warps)],
             ),
         )
     writer.emit("IADD3", Operand(pointer.value, 0), (Operand(pointer.value, 0),))
@@ -87,6 +96,23 @@ def _piece(box: Access, elements: int, index: int, warps: int) -> Access:
             rank_cols=warps,
         )
     raise UserError(f"rows of {box.cols} elements do not divide among {warps} warps of a cooperative copy")
+
+
+def _own_piece(box: Access, elements: int, index: int, warps: int) -> Access:
+    """The elements of one LDGSTS where each warp copies a block of neighbouring rows."""
+    if box.rows % warps or (box.cols % elements and elements % box.cols):
+        raise UserError(f"{box.rows} rows of {box.cols} elements do not divide among {warps} wefts that copy")
+    across = max(1, box.cols // elements)  # pieces of a row
+    row, col = divmod(index, across)
+    rows = max(1, elements // box.cols)
+    return replace(
+        box,
+        row=box.row + row * rows,
+        col=box.col + col * elements,
+        rows=rows,
+        cols=min(box.cols, elements),
+        rank_row=box.rows // warps,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +269,7 @@ def _step(
     else:
         assert isinstance(op.a, str)
         a = _register_operand(writer, op.a, layout, at[0], depth // k)
+    assert isinstance(op.b, SharedRef)
     place = writer.shared_access(op.b)
     if op.b_transposed:  # ldmatrix.trans: the warps' columns of the product lie along the tile's columns
         place = replace(place, rank_col=layout.cols, rank_cols=grid_cols)

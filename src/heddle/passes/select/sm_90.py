@@ -140,6 +140,7 @@ def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, band: int, step: in
 
 def b_access(writer: RoleWriter, op: Mma, step: int, k: int) -> Access:
     """What one k-step reads of the second operand."""
+    assert isinstance(op.b, SharedRef)
     b = writer.shared_access(op.b)
     if op.b_transposed:
         return replace(b, row=b.row + step * k, rows=k)

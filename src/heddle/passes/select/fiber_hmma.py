@@ -1,0 +1,214 @@
+"""Ampere in mode fiber: mma.sync with both operands in vector registers, B in those of any subpartition.
+
+A tensor that all subpartitions read lies where it was loaded: weft q of the loading role has rows [q R, (q + 1) R),
+R a quarter of the rows, as atoms of 16 x 16 elements, four registers each, in its own subpartition. ldmatrix gives each
+half of an atom, 8 columns of the product, in two neighbouring registers: halves of rows, or of columns where the rows
+are summed over. So element (r, c) is in subpartition r div R, in atom ((r mod R) div 16, c div 16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from heddle.errors import UserError
+from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile import CpAsync, LoadShared, Mma, PoolRef, SetBusyBit
+from heddle.ir.warp import Access, DataObject, Instruction
+from heddle.ir.warp_fiber import SUBPARTITIONS
+from heddle.passes.draft import BUSY_BIT, ZERO, Draft, Operand, whole
+from heddle.passes.layout_to_warps import WarpLayout
+from heddle.passes.select import sm_80, stores
+from heddle.passes.select.writer import RoleWriter
+
+ATOM = 16  # rows and columns of an operand atom
+ATOM_REGISTERS = 4
+ATOM_BYTES = 512
+COLS = 8  # of one mma.sync
+ELEMENT_BYTES = 2  # operands of 16 bit
+CHAINS = 4  # sums that grow side by side on their way to the pool: four products cover the latency of one
+NOTHING = whole(ZERO)
+
+
+def lower_cp_async(writer: RoleWriter, op: CpAsync) -> None:
+    """Each weft copies the rows that it will load itself, so that no barrier is needed between copy and load."""
+    sm_80.lower_cp_async(writer, op, own_rows=True)
+
+
+def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
+    """Fragments by LDSM, one an atom; tiles of other types by plain loads."""
+    tile, layout = writer.shared_tile(op.src.tile), writer.layout(op.dst)
+    if layout.tile.dtype != tile.dtype or dtype_bytes(tile.dtype) != ELEMENT_BYTES or layout.cols % ATOM:
+        stores.lower_load_shared(writer, op)
+        return
+    base = stores.shared_base(writer, op.src)
+    box, place = writer.shared_access(op.src), writer.tile_band(op.dst, 0)
+    for row in range(0, layout.rows, ATOM):
+        for col in range(0, layout.cols, ATOM):
+            address = writer.scalar("LOP3", base, name="address") if row or col else base  # the swizzle
+            read = replace(box, row=box.row + row, col=box.col + col, rows=ATOM, cols=ATOM, rank_row=layout.rows)
+            written = replace(place, row=place.row + row, col=col, rows=ATOM, cols=ATOM)
+            effect = writer.effect("copy", [read], [written])
+            atom = _atom(writer, op.dst, row // ATOM, col // ATOM)
+            writer.emit("LDSM", atom, (address,), bytes=ATOM_BYTES, effect=effect)
+
+
+def lower_set_busy_bit(writer: RoleWriter, op: SetBusyBit) -> None:
+    """A mark on the tensor's registers; who reads a tensor in all subpartitions gives it back in all of them."""
+    assert isinstance(op.tile, str)
+    spread = op.bit == "empty" and writer.layout(op.tile).tile.read_by == "all"
+    places = range(SUBPARTITIONS) if spread else (None,)
+    registers = (replace(whole(value), place=place) for value in writer.tile_values(op.tile) for place in places)
+    row = Instruction(op=BUSY_BIT, bit=op.bit, source=writer.tables.source(writer.where, writer.operation))
+    writer.code.append(Draft(row=row, src=tuple(registers)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """The mma.syncs of one product of a weft. `chain`: where the sum grows, if the last step writes elsewhere."""
+
+    writer: RoleWriter
+    op: Mma
+    acc: WarpLayout
+    b: WarpLayout
+    chain: str | None
+
+    @property
+    def steps(self) -> int:
+        """Steps of 16 that are summed over."""
+        return self.op.depth // ATOM
+
+    @property
+    def rows(self) -> int:
+        """Blocks of 16 rows of a weft."""
+        return self.acc.rows // ATOM
+
+    def columns(self) -> list[int]:
+        """Blocks of 8 columns in an order in which neighbours lie in different subpartitions, where they can."""
+        count = self.op.columns // COLS
+        if self.op.b_transposed:
+            return list(range(count))
+        quarter = count // SUBPARTITIONS
+        return [place * quarter + index for index in range(quarter) for place in range(SUBPARTITIONS)]
+
+    def order(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield (step, row, column, chain) of each product: which of the sums that grow side by side it adds to."""
+        columns = self.columns()
+        together = max(1, CHAINS // self.rows) if self.chain and self.op.plus is None else len(columns)
+        for first in range(0, len(columns), together):
+            for step in range(self.steps):
+                for number, col in enumerate(columns[first : first + together]):
+                    for row in range(self.rows):
+                        yield step, row, col, number * self.rows + row
+
+    def emit(self, step: int, row: int, col: int, chain: int) -> None:
+        """One mma.sync. The last step of a chain adds to it and writes the destination."""
+        writer, last = self.writer, step == self.steps - 1
+        fresh = step == 0 and self.op.accumulate is False
+        target = self._sum(None if last else self.chain, row, col, chain)
+        added: tuple[Operand, ...] = (NOTHING,) if fresh else ()
+        if last and self.chain and not fresh:
+            added = (self._sum(self.chain, row, col, chain),)
+        assert isinstance(self.op.a, str)
+        writer.emit(
+            "HMMA",
+            target,
+            (_atom(writer, self.op.a, row, step), self._second(step, col), *added),
+            accumulates=not added,
+            shape=(ATOM, COLS, ATOM),
+            form="rr",
+            dtype=self.b.tile.dtype,
+            effect=self._effect(step, row, col, fresh, last),
+        )
+
+    def _sum(self, chain: str | None, row: int, col: int, number: int) -> Operand:
+        """Registers of the destination, or of a chain: those of `plus`, or of one that all columns use in turn."""
+        name = self.op.plus if chain else self.op.acc
+        if name is None:
+            key = (self.op.acc, "chain", number)
+            if key not in self.writer.fragments:
+                self.writer.fragments[key] = self.writer.value(f"chain{number}", ATOM_REGISTERS)
+            return whole(self.writer.fragments[key])
+        assert isinstance(name, str)
+        return _registers(self.writer, name, row * (self.acc.cols // COLS) + col)
+
+    def _second(self, step: int, col: int) -> Operand:
+        """Two registers of an atom of B, in the subpartition where it was loaded."""
+        row, column = (step, col // 2) if self.op.b_transposed else (col // 2, step)
+        place, row = divmod(row, self.b.rows // ATOM)
+        atom = _atom(self.writer, self.b.tile.name, row, column)
+        return replace(atom, offset=atom.offset + col % 2 * (ATOM_REGISTERS // 2), count=2, place=place)
+
+    def _effect(self, step: int, row: int, col: int, fresh: bool, last: bool) -> int:
+        writer, op = self.writer, self.op
+        assert isinstance(op.acc, str)
+        assert isinstance(op.a, str)
+        a = writer.tile_band(op.a, 0)
+        a = replace(a, row=a.row + row * ATOM, col=step * ATOM, rows=ATOM, cols=ATOM)
+        object_b = writer.tile_object(self.b.tile.name)
+        if op.b_transposed:
+            b = Access(object=object_b, row=step * ATOM, col=col * COLS, rows=ATOM, cols=COLS)
+        else:
+            b = Access(object=object_b, row=col * COLS, col=step * ATOM, rows=COLS, cols=ATOM)
+        whole_sum = writer.tile_band(op.acc, 0)
+        total = replace(whole_sum, row=whole_sum.row + row * ATOM, col=col * COLS, rows=ATOM, cols=COLS)
+        grown = replace(total, object=self._chain_object()) if self.chain else total
+        reads = [a, b, grown] if last and self.chain and not fresh else [a, b]
+        params = {"accumulate": 0 if fresh else 1} | ({"transposed": 1} if op.b_transposed else {})
+        return writer.effect("mma", reads, [total if last else grown], **params)
+
+    def _chain_object(self) -> str:
+        if self.op.plus is not None:
+            return self.writer.tile_object(self.op.plus)
+        tile = self.acc.tile
+        name = f"{self.writer.role.name}.{tile.name}.chain"
+        shape = (tile.rows, tile.cols)
+        return self.writer.tables.add_object(
+            DataObject(name=name, space="register", shape=shape, dtype=tile.dtype, scope="cta")
+        )
+
+
+def lower_mma(writer: RoleWriter, op: Mma) -> None:
+    """All mma.syncs of a weft. A sum that goes to the pool grows in registers of the weft; its last step writes it."""
+    acc, b = _check(writer, op)
+    pool = {tile.name for tile in writer.program.pool}
+    product = _Product(writer, op, acc, b, "chain" if op.plus is not None or op.acc in pool else None)
+    for step, row, col, chain in product.order():
+        product.emit(step, row, col, chain)
+
+
+def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, WarpLayout]:
+    if not isinstance(op.b, PoolRef) or not isinstance(op.a, str) or not isinstance(op.acc, str):
+        raise UserError(
+            "operands of a product of mode fiber on sm_80 are in registers: a tile or pool tensor of the weft's own "
+            "rows, and a pool tensor that all subpartitions read",
+            where=writer.where,
+            hint="load them with k.load(...) first",
+        )
+    acc, b = writer.layout(op.acc), writer.layout(op.b.tile)
+    if op.accumulate == "first_iteration":
+        raise UserError("mma.sync always accumulates; fill the accumulator before the loop", where=writer.where)
+    if op.accumulate is True and op.plus is None and op.acc in {tile.name for tile in writer.program.pool}:
+        raise UserError(
+            f"a product adds to pool tensor {op.acc!r}, which its reader gives back; add to registers of the role",
+            where=writer.where,
+            hint="pass plus=..., or accumulate=False",
+        )
+    if op.depth % ATOM or op.columns % (COLS * SUBPARTITIONS) or dtype_bytes(b.tile.dtype) != ELEMENT_BYTES:
+        raise UserError(
+            f"a product over {op.depth} with {op.columns} columns of {b.tile.dtype}; needs 16-bit elements, a multiple "
+            f"of {ATOM}, and of {COLS * SUBPARTITIONS} columns",
+            where=writer.where,
+        )
+    return acc, b
+
+
+def _atom(writer: RoleWriter, name: str, row: int, col: int) -> Operand:
+    """The registers of one operand atom of a weft."""
+    return _registers(writer, name, row * (writer.layout(name).cols // ATOM) + col)
+
+
+def _registers(writer: RoleWriter, name: str, index: int) -> Operand:
+    """Registers of atom `index`: a pool tensor is one value, a tile of a role one an atom."""
+    values = writer.tile_values(name)
+    return Operand(values[0], index * ATOM_REGISTERS, ATOM_REGISTERS) if len(values) == 1 else whole(values[index])
