@@ -24,6 +24,8 @@ QUICK = [
     {"head_dim": 128, "causal": 1, "seqlen_q": 333},
     {"head_dim": 64, "seqlen_q": 200, "dtype": "bf16"},
     {"head_dim": 128, "heads_q": 4, "heads_kv": 1, "seqlen_q": 20, "seqlen_kv": 333, "causal": 1},
+    {"head_dim": 128, "seqlen_q": 200, "seqlen_kv": 500, "dtype": "fp8_e4m3"},
+    {"head_dim": 64, "heads_q": 1, "seqlen_q": 333, "causal": 1, "dtype": "fp8_e4m3"},
 ]
 ALL = [
     {"head_dim": d, "causal": causal, "seqlen_q": q, "seqlen_kv": kv, "heads_q": heads, "heads_kv": kv_heads}
@@ -32,6 +34,7 @@ ALL = [
     for q, kv in ((200, 333), (333, 200), (512, 512))
     for heads, kv_heads in ((2, 2), (8, 1))
 ]
+ALL += [{**params, "dtype": "fp8_e4m3"} for params in ALL if params["heads_q"] == 2]
 
 
 @pytest.mark.parametrize("params", QUICK, ids=str)
@@ -77,6 +80,8 @@ def _without_wait(body: tuple[Any, ...]) -> tuple[Any, ...]:
         ({"head_dim": 128, "seqlen_q": 384}, "fa3 128x176 g2 s2 static"),
         ({"head_dim": 128, "causal": 1}, "fa3 128x128 g2 s2 dynamic"),
         ({"head_dim": 256}, "fa3 128x80 g2 s2 c2 static"),
+        ({"head_dim": 64, "dtype": "fp8_e4m3"}, "fa3 192x160 g3 s2 static"),
+        ({"head_dim": 128, "dtype": "fp8_e4m3", "causal": 1}, "fa3 128x224 g2 s2 dynamic"),
         ({"head_dim": 128, "seqlen_q": 16, "heads_kv": 2}, "fa3 128x176 g2 s2 packed static"),
     ],
 )

@@ -64,3 +64,15 @@ def test_first_block_of_a_tile_against_the_compiled_one(causal: int, compiled: i
     assert tile is not None
     assert loop is not None
     assert loop - tile == pytest.approx(compiled, rel=MARGIN)
+
+
+def test_the_producer_turns_a_block_of_v_by_pairs_of_elements() -> None:
+    """Each of four warps: 16 bytes a lane at a time; two byte permutes for two registers of pairs."""
+    sizes = {"batch": 1, "heads_q": 1, "seqlen_q": 512, "head_dim": 128, "dtype": "fp8_e4m3"}
+    program = compile_kernel("attention", machine("h100"), sizes)
+    code = program.instructions[program.roles[-1].entry :]
+    last = next(pc for pc, row in enumerate(code) if row.op == "LOOP")
+    first = (code[last].target or 0) - program.roles[-1].entry
+    mix = Counter(row.op for row in code[first:last])
+    moves = 224 * 128 // (4 * 512)
+    assert (mix["LDSM"], mix["PRMT"], mix["STSM"]) == (moves, 4 * moves, moves)

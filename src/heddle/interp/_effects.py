@@ -92,6 +92,7 @@ class Effects:
 
     def _copy(self, doing: Doing) -> None:
         values = self._source(doing)
+        values = values.T if doing.effect.params.get("transposed", 0) else values
         self._write(doing, doing.effect.writes[0], doing.warp.cta, values, exact=self._same_type(doing.effect))
 
     def _source(self, doing: Doing) -> Values:

@@ -17,6 +17,7 @@ from heddle.interp._events import ordered_events
 from heddle.interp._replay import Replay
 from heddle.interp.hazards import Hazard, HazardList
 from heddle.interp.versions import version_hazards
+from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.warp import DataObject, Tensor, WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim.result import SimResult
@@ -29,7 +30,7 @@ TOLERANCES: Mapping[str, float] = {
     "tf32": 1e-3,
     "fp32": 1e-3,
 }
-"""Allowed relative error of the norm against float64, by element type of the output."""
+"""Allowed relative error of the norm against float64, by element type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,17 +139,19 @@ def check(
 ) -> CheckReport:
     """Simulate every CTA of a program (unless `result` is given), execute it and compare with `expected` (float64).
 
-    `tolerance` is the allowed relative error of the norm; by default that of the output's element type (`TOLERANCES`).
+    `tolerance` is the allowed relative error of the norm; by default that of the output's element type (`TOLERANCES`),
+    or of 8-bit inputs, as what is computed between two products is rounded to their type.
     """
     if result is None:
         result = _simulate(program, machine)
     done = execute(program, result, inputs)
     dtypes = {t.name: t.dtype for t in program.tensors}
+    narrow = [TOLERANCES.get(t.dtype, 0.0) for t in program.tensors if t.role == "input" and dtype_bytes(t.dtype) == 1]
     errors = []
     for name, reference in expected.items():
         if name not in done.tensors:
             raise unknown_name("output tensor", name, done.tensors)
-        allowed = TOLERANCES[dtypes[name]] if tolerance is None else tolerance
+        allowed = max(TOLERANCES[dtypes[name]], *narrow, 0.0) if tolerance is None else tolerance
         errors.append(compare(name, done.tensors[name], reference, allowed, done.stored[name]))
     return CheckReport(
         program=program.name,

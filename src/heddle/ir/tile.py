@@ -45,6 +45,7 @@ from heddle.ir.tile_ops import (
     TmaLoad,
     TmaStore,
     TmaStoreWait,
+    TransposeShared,
     Wait,
     When,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "TmaStore",
     "TmaStoreWait",
     "TmemRef",
+    "TransposeShared",
     "Wait",
     "When",
 ]

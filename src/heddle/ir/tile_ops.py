@@ -130,6 +130,14 @@ class LoadShared(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransposeShared(Op):
+    """dst = src.T, both shared and of one 8-bit type, by all warps of the role (ldmatrix.trans, stmatrix)."""
+
+    dst: SharedRef
+    src: SharedRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTensorMemory(Op):
     """Tensor memory -> register tile, and wait for it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from heddle.errors import SourceLocation, UserError
@@ -30,18 +31,13 @@ def verify_shapes(program: tile.TileProgram) -> None:
             _inside(ref, tiles.shape(ref.tile), op.where)
         for pool in references(op, tile.PoolRef):
             _equal("the pool tensor", (pool.rows, pool.cols), tiles.shape(pool.tile), op.where)
-        if isinstance(op, tile.TmaLoad | tile.TmaStore | tile.CpAsync):
-            _copy(op, tiles)
-        elif isinstance(op, tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory):
-            _equal("the source", (op.src.rows, op.src.cols), tiles.shape(op.dst), op.where)
-        elif isinstance(op, tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory):
-            _store(op, tiles)
-        elif isinstance(op, tile.Mma):
-            _mma(op, tiles)
-        elif isinstance(op, tile.Elementwise):
-            _elementwise(op, tiles)
-        elif isinstance(op, tile.RowReduce):
-            _row_reduce(op, tiles)
+        for kinds, check in _CHECKS:
+            if isinstance(op, kinds):
+                check(op, tiles)
+
+
+def _load(op: tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory, tiles: _Tiles) -> None:
+    _equal("the source", (op.src.rows, op.src.cols), tiles.shape(op.dst), op.where)
 
 
 def _row_reduce(op: tile.RowReduce, tiles: _Tiles) -> None:
@@ -129,6 +125,17 @@ def _store(op: tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory, til
         )
 
 
+def _transpose(op: tile.TransposeShared, tiles: _Tiles) -> None:
+    _equal("the destination", (op.dst.rows, op.dst.cols), (op.src.cols, op.src.rows), op.where)
+    types = tiles.dtype(op.dst.tile), tiles.dtype(op.src.tile)
+    if types[0] != types[1] or dtype_bytes(types[0]) != 1:
+        raise UserError(
+            f"{types[1]} is to be transposed into {types[0]}; both must be of one 8-bit type",
+            where=op.where,
+            hint="16-bit operands need no copy: k.mma(..., transposed=True)",
+        )
+
+
 def _mma(op: tile.Mma, tiles: _Tiles) -> None:
     a = tiles.shape(op.a) if isinstance(op.a, str) else (op.a.rows, op.a.cols)
     acc = tiles.shape(op.acc) if isinstance(op.acc, str) else (op.acc.rows, op.acc.cols)
@@ -163,3 +170,15 @@ def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
                 f"{name!r} of {shape[0]} x {shape[1]} from column {col} on does not cover {rows} x {cols}",
                 where=op.where,
             )
+
+
+_CHECKS: tuple[tuple[tuple[type[tile.Op], ...], Callable[[Any, _Tiles], None]], ...] = (
+    ((tile.TmaLoad, tile.TmaStore, tile.CpAsync), _copy),
+    ((tile.LoadGlobal, tile.LoadShared, tile.LoadTensorMemory), _load),
+    ((tile.StoreGlobal, tile.StoreShared, tile.StoreTensorMemory), _store),
+    ((tile.TransposeShared,), _transpose),
+    ((tile.Mma,), _mma),
+    ((tile.Elementwise,), _elementwise),
+    ((tile.RowReduce,), _row_reduce),
+)
+"""What is checked of operations beside that their parts lie inside their tiles."""

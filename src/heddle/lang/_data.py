@@ -157,6 +157,14 @@ class DataOps(SyncOps):
         else:
             raise UserError(f"cannot {'reduce' if reduce else 'store'} to {type(dst).__name__}", where=where)
 
+    def transpose(self, dst: SharedBox, src: SharedBox) -> None:
+        """Write a box of 8-bit elements in shared memory transposed into another, by all warps of the role."""
+        where = caller()
+        if not isinstance(dst, SharedBox) or not isinstance(src, SharedBox):
+            raise UserError("a transpose goes from shared memory to shared memory", where=where)
+        _equal("the destination", (dst.ref.rows, dst.ref.cols), (src.ref.cols, src.ref.rows))
+        self._emit(tile.TransposeShared(dst=dst.ref, src=src.ref, where=where))
+
     def fill(self, dst: RegisterHandle, value: float = 0.0) -> None:
         """Set all elements of a register tile."""
         self._emit(tile.Fill(dst=_whole(dst, "the destination"), value=value, where=caller()))

@@ -9,8 +9,17 @@ from __future__ import annotations
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
-from heddle.kernels.attention.sm90_fa3_config import GROUP_ROWS, check_fa3, fa3_config, shared_bytes, takes_turns
+from heddle.kernels.attention.sm90_fa3_config import (
+    GROUP_ROWS,
+    check_fa3,
+    fa3_config,
+    rescales_early,
+    shared_bytes,
+    takes_turns,
+    weight_exponent,
+)
 from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
 from heddle.kernels.attention.softmax import OnlineSoftmax
 from heddle.lang import Builder, Index, Item, kernel
 
@@ -34,8 +43,18 @@ def attention_fa3(
     for group in range(config.groups):
         with k.role(f"consumer{group}", warps=GROUP_WARPS, registers=consumer_registers):
             Consumer(k, problem, config, memory, group, any(items["masked"]), any(items["plain"])).run()
-    with k.role("producer", warps=1, registers=producer_registers):
-        produce(k, config, memory, any(items["more"]))
+    with k.role("producer", warps=memory.producer_warps, registers=producer_registers):
+        if isinstance(memory.values, TransposedBlocks):
+            produce_turned(k, config, memory, memory.values, any(items["more"]))
+        else:
+            produce(k, config, memory, any(items["more"]))
+
+
+def load_query(k: Builder, config: AttentionConfig, memory: Memory, item: Item) -> None:
+    """Load Q when the groups have done with the last tile's, and wait until the last tile's output has been stored."""
+    k.sync(QUERY_FREE, warps=config.groups * GROUP_WARPS + memory.producer_warps)
+    memory.load_query(item)
+    memory.stored.wait(memory.tile, flip=True)
 
 
 def produce(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> None:
@@ -43,15 +62,32 @@ def produce(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> 
     memory.meet()
     for item in k.work():
         memory.keys.load(item, item.last)
-        k.sync(QUERY_FREE, warps=config.groups * GROUP_WARPS + 1)
-        memory.load_query(item)
-        memory.stored.wait(memory.tile, flip=True)
+        load_query(k, config, memory, item)
         if more:
             with k.when(item.more):
                 for block in k.range(item.more, name="block"):
                     memory.keys.load(item, item.last - config.tile_n + block * -config.tile_n)
                     memory.values.load(item, item.last + block * -config.tile_n)
         memory.values.load(item, Index())
+        memory.tile.advance()
+    memory.part()
+
+
+def produce_turned(k: Builder, config: AttentionConfig, memory: Memory, values: TransposedBlocks, more: bool) -> None:
+    """Load V and K of a block, then transpose V of the block before: four warps, the first of which loads."""
+    memory.meet()
+    for item in k.work():
+        values.load(item, item.last)
+        memory.keys.load(item, item.last)
+        load_query(k, config, memory, item)
+        if more:
+            with k.when(item.more):
+                for block in k.range(item.more, name="block"):
+                    row = item.last - config.tile_n + block * -config.tile_n
+                    values.load(item, row)
+                    memory.keys.load(item, row)
+                    values.turn()
+        values.turn()
         memory.tile.advance()
     memory.part()
 
@@ -73,14 +109,15 @@ class Consumer:
         self.has_masked, self.has_plain = has_masked, has_plain
         self.turns = takes_turns(problem, config)
         self.leads = group == 0 or not self.turns  # waits for K and V; the others rely on their turn
-        self.rescales_early = not self.turns
+        self.rescales_early = rescales_early(problem)
         self.warps = config.groups * GROUP_WARPS
+        self.query_warps = self.warps + memory.producer_warps
         grid = (GROUP_WARPS, 1)
         self.scores = k.registers(f"s{group}", (GROUP_ROWS, config.tile_n), "fp32", warps=grid)
         self.output = k.registers(f"o{group}", (GROUP_ROWS, problem.head_dim), "fp32", warps=grid)
         if not config.p_shared:
             self.weights = k.registers(f"p{group}", (GROUP_ROWS, config.tile_n), problem.dtype, warps=grid)
-        self.softmax = OnlineSoftmax(k, f"softmax{group}", problem, GROUP_ROWS, grid)
+        self.softmax = OnlineSoftmax(k, f"softmax{group}", problem, GROUP_ROWS, grid, weight_exponent(problem))
 
     def run(self) -> None:
         """All tiles of the CTA."""
@@ -88,7 +125,7 @@ class Consumer:
         memory.meet()
         if self.turns and self.group == self.config.groups - 1:
             self.give_turn()  # group 0 begins
-        k.arrive(QUERY_FREE, warps=self.warps + 1)
+        k.arrive(QUERY_FREE, warps=self.query_warps)
         for item in k.work():
             self.first_block(item)
             if self.has_masked:
@@ -99,7 +136,7 @@ class Consumer:
                 with k.when(item.plain):
                     for _ in k.range(item.plain, name="plain"):
                         self.step(item, None)
-            k.arrive(QUERY_FREE, warps=self.warps + 1)
+            k.arrive(QUERY_FREE, warps=self.query_warps)
             self.last_values()
             self.store(item)
             memory.tile.advance()
@@ -202,7 +239,8 @@ class Consumer:
         """Start O += P V."""
         memory = self.memory
         weights = memory.weight_rows(self.group) if self.config.p_shared else self.weights
-        self.k.mma(self.output, weights, memory.values.current, transposed=True)
+        turned = isinstance(memory.values, TransposedBlocks)
+        self.k.mma(self.output, weights, memory.values.current, transposed=not turned)
         self.k.mma_commit()
 
     def take_turn(self) -> None:
@@ -218,7 +256,7 @@ class Consumer:
 
 FA3 = Implementation(
     schedule="fa3",
-    dtypes=("fp16", "bf16"),
+    dtypes=("fp16", "bf16", "fp8_e4m3"),
     config=fa3_config,
     check=check_fa3,
     shared_bytes=shared_bytes,

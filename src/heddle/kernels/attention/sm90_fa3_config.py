@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heddle.errors import UserError
+from heddle.ir.dtypes import dtype_bytes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem, ceil_div
 from heddle.machine.spec import Machine
 
@@ -14,7 +15,11 @@ PACK_GAIN = 0.9
 BARRIER_BYTES = 1024
 """Shared memory set aside for mbarriers and the alignment of the first tile."""
 TURNS_HEAD_DIM = 128
-"""Up to this head size the groups take turns at the matrix unit; above it O is rescaled before the second product."""
+"""Of 16-bit types up to this head size, of 8-bit ones from it on, the groups take turns at the matrix unit."""
+TRANSPOSING_WARPS = 4
+"""Warps of the producer where V has to be transposed."""
+PIECE_KEYS = 32
+"""Keys that a warp transposes in one step."""
 
 
 def fa3_config(problem: AttentionProblem, machine: Machine) -> AttentionConfig:
@@ -23,7 +28,8 @@ def fa3_config(problem: AttentionProblem, machine: Machine) -> AttentionConfig:
     packed = _packs(problem, tile_m)
     rows = problem.seqlen_q * (problem.group if packed else 1)
     pairs = (
-        not problem.causal
+        problem.element_bytes > 1
+        and not problem.causal
         and not packed
         and problem.head_dim >= TURNS_HEAD_DIM
         and ceil_div(rows, tile_m) % 2 == 0
@@ -38,12 +44,14 @@ def fa3_config(problem: AttentionProblem, machine: Machine) -> AttentionConfig:
         order="dynamic" if problem.causal else "static",
         cluster=2 if pairs else 1,
         packed=packed,
-        p_shared=problem.head_dim == 64 and not problem.causal,
+        p_shared=problem.element_bytes > 1 and problem.head_dim == 64 and not problem.causal,
     )
 
 
 def _tile(problem: AttentionProblem) -> tuple[int, int]:
-    """Rows of Q and keys of a block for 16-bit types."""
+    """Rows of Q and keys of a block. 8-bit types of head size 256: half the keys, as O has memory of its own here."""
+    if problem.element_bytes == 1:
+        return {64: (192, 160), 128: (128, 224), 256: (128, 64)}[problem.head_dim]
     tiles = {64: (192, 128 if problem.causal else 192), 128: (128, 128 if problem.causal else 176), 256: (128, 80)}
     return tiles[problem.head_dim]
 
@@ -59,14 +67,35 @@ def _packs(problem: AttentionProblem, tile_m: int) -> bool:
 
 def takes_turns(problem: AttentionProblem, config: AttentionConfig) -> bool:
     """Return whether the warp groups take turns at the matrix unit."""
-    return problem.head_dim <= TURNS_HEAD_DIM and config.groups > 1
+    narrow, wide = problem.head_dim <= TURNS_HEAD_DIM, problem.head_dim >= TURNS_HEAD_DIM
+    return (wide if transposes(problem) else narrow) and config.groups > 1
+
+
+def transposes(problem: AttentionProblem) -> bool:
+    """Return whether the producer transposes V: wgmma reads operands of 8-bit types only along the sum."""
+    return problem.element_bytes == 1
+
+
+def weight_exponent(problem: AttentionProblem) -> int:
+    """Return the power of two by which exponentials are scaled to use the range of P's type (fp8_e4m3: up to 448)."""
+    return 8 if transposes(problem) else 0
+
+
+def rescales_early(problem: AttentionProblem) -> bool:
+    """Return whether O is rescaled before the second product instead of at the end of the softmax."""
+    return problem.head_dim > TURNS_HEAD_DIM and not transposes(problem)
 
 
 def shared_bytes(problem: AttentionProblem, config: AttentionConfig) -> int:
-    """Return the shared memory of a CTA: Q, stages of K and V (O goes through V's), P where it is shared, barriers."""
-    rows = config.tile_m + 2 * config.stages * config.tile_n
+    """Return the shared memory of a CTA: Q, stages of K and V (O goes through V's), P where it is shared, barriers.
+
+    Where V is transposed, its stages are there twice, and O has memory of its own: it is wider than V.
+    """
+    copies = 3 if transposes(problem) else 2
+    rows = config.tile_m + copies * config.stages * config.tile_n
     elements = rows * problem.head_dim + (config.tile_m * config.tile_n if config.p_shared else 0)
-    return elements * problem.element_bytes + BARRIER_BYTES
+    output = config.tile_m * problem.head_dim * dtype_bytes(problem.output_dtype) if transposes(problem) else 0
+    return elements * problem.element_bytes + output + BARRIER_BYTES
 
 
 def check_fa3(problem: AttentionProblem, config: AttentionConfig, machine: Machine) -> None:
@@ -75,6 +104,10 @@ def check_fa3(problem: AttentionProblem, config: AttentionConfig, machine: Machi
         raise UserError(f"tile_m is {GROUP_ROWS} rows for each of 2 or 3 warp groups; got {config.tile_m}")
     if config.tile_n % 16 or not GROUP_ROWS <= config.tile_n <= 256:
         raise UserError(f"tile_n is a multiple of 16 from {GROUP_ROWS} to 256, got {config.tile_n}")
+    if transposes(problem):
+        if config.tile_n % PIECE_KEYS:
+            raise UserError(f"V is transposed in pieces of {PIECE_KEYS} keys; tile_n = {config.tile_n} is no multiple")
+        return
     if config.tile_n // GROUP_ROWS * config.stages < config.groups:
         raise UserError(
             f"the output of {config.groups} warp groups goes through the memory of V, which has room for "

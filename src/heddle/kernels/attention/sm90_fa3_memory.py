@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from heddle.ir.dtypes import dtype_bytes
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
-from heddle.kernels.attention.sm90_fa3_config import GROUP_ROWS
+from heddle.kernels.attention.sm90_fa3_config import GROUP_ROWS, TRANSPOSING_WARPS, transposes
+from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
 from heddle.lang import Builder, Cta, GlobalHandle, Index, Item, SharedBox
 
 GROUP_WARPS = 4
@@ -16,14 +18,17 @@ STRIP_BYTES = 128
 class Blocks:
     """K or V: `stages` blocks in shared memory, filled by the producer and given back by every warp group."""
 
-    def __init__(self, memory: Memory, name: str, source: GlobalHandle, dtype: str) -> None:
+    def __init__(self, memory: Memory, name: str, source: GlobalHandle, dtype: str, readers: int = 0) -> None:
+        """Declare the blocks; `readers` warp groups give a block back, by default the consumers of all CTAs."""
         k, config = memory.k, memory.config
         self.k, self.config, self.source, self.strip = k, config, source, memory.strip
         self.everyone = memory.everyone
         self.tile = k.shared(name, (config.tile_n, memory.d), dtype, stages=config.stages)
         self.ring = k.ring(f"{name}_ring", config.stages)
         self.full = k.barrier(f"{name}_full", arrivals=1, stages=config.stages)
-        self.empty = k.barrier(f"{name}_empty", arrivals=config.groups * config.cluster, stages=config.stages)
+        self.empty = k.barrier(
+            f"{name}_empty", arrivals=readers or config.groups * config.cluster, stages=config.stages
+        )
 
     @property
     def current(self) -> SharedBox:
@@ -55,7 +60,8 @@ class Memory:
 
     def __init__(self, k: Builder, problem: AttentionProblem, config: AttentionConfig) -> None:
         self.k, self.config, self.d = k, config, problem.head_dim
-        self.strip = STRIP_BYTES // problem.element_bytes
+        self.strip = min(STRIP_BYTES // problem.element_bytes, self.d)
+        self.output_strip = min(STRIP_BYTES // dtype_bytes(problem.output_dtype), self.d)
         self.everyone: Cta = "all" if config.cluster > 1 else "own"
         layout, suffix = planes(problem, config), "_packed" if config.packed else ""
         queries = (layout.count, layout.rows, self.d)
@@ -64,12 +70,20 @@ class Memory:
         self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
         self.query = k.shared("q", (config.tile_m, self.d), problem.dtype)
         self.keys = Blocks(self, "k", k.tensor("K", keys, problem.dtype), problem.dtype)
-        self.values = Blocks(self, "v", k.tensor("V", keys, problem.dtype), problem.dtype)
+        self.values = self._values(k.tensor("V", keys, problem.dtype), problem)
         if config.p_shared:
             self.weights = k.shared("p", (config.tile_m, config.tile_n), problem.dtype)
+        self.producer_warps = TRANSPOSING_WARPS if transposes(problem) else 1
         self.tile = k.ring("tile", 1)
         self.query_full = k.barrier("q_full", arrivals=1)
         self.stored = k.barrier("o_stored", arrivals=config.cluster)
+
+    def _values(self, source: GlobalHandle, problem: AttentionProblem) -> Blocks | TransposedBlocks:
+        """Declare the blocks of V and, where they cannot hold O, memory for it."""
+        if not transposes(problem):
+            return Blocks(self, "v", source, problem.dtype)
+        self.staged = self.k.shared("o", (self.config.tile_m, self.d), problem.output_dtype)
+        return TransposedBlocks(self, Blocks(self, "v", source, problem.dtype, readers=1))
 
     def meet(self) -> None:
         """Wait until every warp sees the barriers initialised."""
@@ -100,15 +114,17 @@ class Memory:
 
     def output_rows(self, group: int) -> SharedBox:
         """Return where a group's rows of O are staged: one group after the other in the stages of V."""
+        if isinstance(self.values, TransposedBlocks):
+            return self.staged[:].part(row=group * GROUP_ROWS, rows=GROUP_ROWS)
         stage, place = divmod(group, self.config.tile_n // GROUP_ROWS)
         return self.values.tile.stage(stage).part(row=place * GROUP_ROWS, rows=GROUP_ROWS)
 
     def store_output(self, item: Item) -> None:
         """Copy O to global memory and tell the producers when V's memory is free again."""
-        row = self._row(item)
+        row, strip = self._row(item), self.output_strip
         for group in range(self.config.groups):
-            for col in range(0, self.d, self.strip):
-                box = self.output_rows(group).part(col=col, cols=self.strip)
+            for col in range(0, self.d, strip):
+                box = self.output_rows(group).part(col=col, cols=strip)
                 self.k.tma_store(self.o_global[item.q_plane, row + group * GROUP_ROWS, col], box)
         self.k.tma_store_wait(pending=0)
         self.stored.arrive(self.tile, by="role", cta=self.everyone)

@@ -16,11 +16,20 @@ class OnlineSoftmax:
     """Running maximum and sum of `rows` rows over the warps of one role; scores come as tiles of `rows` rows.
 
     Exponentials are powers of two of (score - maximum) * scale * log2(e). Each lane adds up its own columns only, until
-    `finish` brings the lanes of a row together.
+    `finish` brings the lanes of a row together. With `exponent` e all exponentials are 2^e times as large, to use the
+    range of a narrow type; the division by the sum takes it out again.
     """
 
-    def __init__(self, k: Builder, name: str, problem: AttentionProblem, rows: int, warps: tuple[int, int]) -> None:
-        self.k = k
+    def __init__(
+        self,
+        k: Builder,
+        name: str,
+        problem: AttentionProblem,
+        rows: int,
+        warps: tuple[int, int],
+        exponent: int = 0,
+    ) -> None:
+        self.k, self.exponent = k, exponent
         self.scale = problem.scale * LOG2_E
 
         def column(part: str) -> RegisterHandle:
@@ -50,6 +59,8 @@ class OnlineSoftmax:
         k.elementwise("scale", self.scaled, self.highest, scalars=(self.scale,))
         k.elementwise("exp2_scaled_sub", self.correction, self.before, self.scaled, scalars=(self.scale,))
         k.elementwise("mul", self.total, self.total, self.correction)
+        if self.exponent:
+            k.elementwise("sub", self.scaled, self.scaled, scalars=(float(self.exponent),))
 
     def exponentials(self, scores: RegisterHandle | RegisterPart) -> None:
         """Replace a block of scores, or columns of it, by exponentials."""

@@ -27,6 +27,7 @@ from heddle.passes.select import (
     stores,
     synchronisation,
     tensor_memory,
+    transpose,
     weft_mma,
     weft_mma_tm,
 )
@@ -70,6 +71,7 @@ GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
         t.Mma: sm_90.lower_mma,
         t.MmaCommit: sm_90.lower_mma_commit,
         t.MmaWait: sm_90.lower_mma_wait,
+        t.TransposeShared: transpose.lower_transpose_shared,
     },
     "sm_100": {
         **COMMON,
