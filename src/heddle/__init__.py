@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from heddle.machine.load import machine as machine
     from heddle.sim import simulate as simulate
     from heddle.study.api import check as check
+    from heddle.study.api import compare as compare
     from heddle.study.api import compile as compile
     from heddle.study.api import run as run
     from heddle.study.results import Result as Result
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
 _HOME = {
     "run": "heddle.study.api",
     "check": "heddle.study.api",
+    "compare": "heddle.study.api",
     "compile": "heddle.study.api",
     "Result": "heddle.study.results",
     "simulate": "heddle.sim",
 }
 
-__all__ = ["Result", "check", "compile", "machine", "run", "simulate"]
+__all__ = ["Result", "check", "compare", "compile", "machine", "run", "simulate"]
 
 
 class _MachinePackage(ModuleType):

@@ -25,6 +25,7 @@ from heddle.metrics import (
     roofline,
     speed_of_light,
 )
+from heddle.metrics._pipes import is_matrix
 from heddle.metrics.diff import flatten
 from heddle.metrics.occupancy import contexts
 from heddle.metrics.provenance import machine_hash, program_hash
@@ -161,6 +162,16 @@ def test_occupancy_names_the_limit() -> None:
 def test_contexts_of_mode_fiber_are_wefts() -> None:
     wefts = dataclasses.replace(tiny.program(), mode="fiber")
     assert (contexts(tiny.program(), H100), contexts(wefts, machine("h100+fiber"))) == (64, 256)
+
+
+def test_a_matrix_instruction_of_wefts_counts_as_one() -> None:
+    assert is_matrix(Instruction(op="WMMA"))
+
+
+def test_the_sum_that_a_weft_product_adds_to_is_not_needed_after_it() -> None:
+    product = Instruction(op="WMMA", dst=Register(4), src=(Register(0), Register(1), Register(2)))
+    profile = register_profile(straight(product))  # type: ignore[arg-type]
+    assert profile.live[0] == 4
 
 
 def test_roofline_of_little_reuse_is_bound_by_memory() -> None:

@@ -22,6 +22,12 @@ Config = TypeVar("Config")
 MODES = ("simt", "cuda-native", "fiber")
 """Execution models: today's; the same program as wefts of a machine with FIBER; a kernel written for FIBER."""
 
+EARLY_RELEASE = {
+    "sm_80": "operands of HMMA come from registers: a stage is free when its fragments are loaded, as in the baseline",
+    "sm_100": "tcgen05.commit arrives when the operands have been read: the baseline gives stages back early",
+}
+"""Why there is no control on an architecture."""
+
 
 class Kernel(ABC, Generic[Config]):
     """A kernel of the registry.
@@ -81,6 +87,13 @@ class Kernel(ABC, Generic[Config]):
     def simt_build(self, machine: Machine, params: Mapping[str, Any], config: Config | None = None) -> TileProgram:
         """Return the tile program of the modes simt and cuda-native."""
 
+    def early_release(self, architecture: str) -> tuple[Mapping[str, Any], str]:
+        """Return the pins of the control, or why there is none.
+
+        The control is today's kernel whose stages of shared memory are given back when the matrix unit has read them.
+        """
+        return {}, EARLY_RELEASE.get(architecture, f"{self.name} on {architecture} has no early release")
+
     @abstractmethod
     def reference(
         self, params: Mapping[str, Any], seed: int = 0
@@ -98,4 +111,11 @@ class Kernel(ABC, Generic[Config]):
                 hint=f"it has one for: {', '.join(self.native) or 'no architecture'}; "
                 "the modes simt and cuda-native run today's kernel",
             )
-        return self.native[machine.architecture]
+        found = self.native[machine.architecture]
+        for kernel in (found, *found.instead):
+            if not kernel.lacks(machine):
+                return kernel
+        raise UserError(
+            f"no FIBER-native kernel of {self.name} for {machine.architecture} runs without "
+            f"{' and '.join(found.lacks(machine))} ({machine.name})"
+        )

@@ -14,6 +14,7 @@ from heddle.sim.result import SimResult, Stall
 _UNIT_PIPES = {
     Unit.WGMMA: "tensor",
     Unit.TCGEN05_MMA: "tensor",
+    Unit.WEFT_MMA: "tensor",
     Unit.SHARED: "lsu",
     Unit.GLOBAL: "lsu",
     Unit.BULK_LOAD: "tma",
@@ -25,11 +26,11 @@ _UNIT_PIPES = {
 _CONTROL = "control"
 COMMON_PIPES = {"fp32": "fma", "int": "alu", "sfu": "sfu", "lsu": "lsu", "tma": "tma"}
 """Names under which results of every GPU give a pipe, and the machine's name for it."""
-MATRIX_UNITS = (Unit.WGMMA, Unit.TCGEN05_MMA)
+MATRIX_UNITS = (Unit.WGMMA, Unit.TCGEN05_MMA, Unit.WEFT_MMA)
 
 
 def is_matrix(instruction: Instruction) -> bool:
-    """Tell whether the instruction multiplies matrices (HMMA, HGMMA, UTCHMMA and their fp8 forms)."""
+    """Tell whether the instruction multiplies matrices (HMMA, HGMMA, UTCHMMA and their fp8 forms, WMMA)."""
     return instruction.op == "HMMA" or OPCODES[instruction.op].unit in MATRIX_UNITS
 
 

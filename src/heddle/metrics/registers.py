@@ -44,6 +44,10 @@ class RegisterProfile:
         return float(weights[self.live[pcs] > registers].sum()) / total if total else 0.0
 
 
+ACCUMULATOR = 2
+"""Slot of the sum that a WMMA adds to, if it is not the destination."""
+
+
 def register_profile(program: WarpProgram) -> RegisterProfile:
     """Compute the profile. Registers written count as live at their instruction even if nothing reads them."""
     live_after = _live_after(program)
@@ -77,6 +81,8 @@ def _uses_and_kills(program: WarpProgram, instruction: Instruction) -> tuple[int
 
 
 def _overwrites(program: WarpProgram, instruction: Instruction) -> bool:
+    if OPCODES[instruction.op].unit is Unit.WEFT_MMA and len(instruction.src) > ACCUMULATOR:
+        return True  # the sum that it adds to is a source
     if instruction.effect is None:
         return False
     return program.effects[instruction.effect].params.get("accumulate", 1) == 0

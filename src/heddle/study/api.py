@@ -1,4 +1,4 @@
-"""The Python interface behind `heddle.run`, `heddle.check` and `heddle.compile`: the commands, with Python values."""
+"""The Python interface behind `heddle.run`, `check`, `compare` and `compile`: the commands, with Python values."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from heddle.machine.load import machine as load_machine
 from heddle.machine.load import with_fiber
 from heddle.machine.spec import Machine
 from heddle.study import checks, runs
+from heddle.study import compare as comparisons
 from heddle.study.results import Result
 
 
@@ -44,6 +45,28 @@ def check(kernel: str, gpu: str | Machine, *, mode: str = "simt", seed: int = 0,
     """Execute a kernel with seeded numbers in the simulated order; `passed`, `relative_error`, `hazards`."""
     asked = runs.request(kernel, gpu, mode=mode, texts=checks.check_sizes(kernel, params))
     return Result(checks.check(asked, seed=seed))
+
+
+def compare(
+    kernel: str,
+    gpu: str | Machine,
+    *,
+    ablate: bool = False,
+    clock_mhz: float | None = None,
+    l2_state: str = "warm",
+    jobs: int | None = 1,
+    **params: Any,
+) -> Result:
+    """Compare today's kernel, the control and the FIBER-native kernel; `speedup` is None where there is none.
+
+    With `jobs` above 1 the calling script needs the guard `if __name__ == "__main__"`, as its processes import it.
+
+    Raises UserError where today's kernel cannot run the problem.
+    """
+    row = comparisons.compare(
+        kernel, gpu, ablate=ablate, clock_mhz=clock_mhz, l2_state=l2_state, jobs=jobs, texts=params
+    )  # fmt: skip
+    return Result(row)
 
 
 def compile(kernel: str | KernelFunction, machine: str | Machine, *, mode: str = "simt", **params: Any) -> WarpProgram:

@@ -38,8 +38,27 @@ NOT_SIMULATED = frozenset(
 def run(asked: Request, *, progress: Progress | None = None) -> dict[str, Any]:
     """Answer a question: choose the tile, settle the clock, simulate; the result JSON with `choice` added."""
     report = progress or (lambda done, total, what: None)
-    description = {f.name: getattr(asked, f.name) for f in dataclasses.fields(asked)} | {"answer": True}
-    return store.remembered(description, lambda: _answer(asked, report), store.SEARCH_ROOMS)
+    return store.remembered(_description(asked), lambda: _answer(asked, report), store.SEARCH_ROOMS)
+
+
+def stored(asked: Request) -> dict[str, Any] | None:
+    """Return the answer to a question if it is in the store."""
+    return store.load(store.key_of(_description(asked), store.SEARCH_ROOMS))
+
+
+def keep_refusal(asked: Request, reason: str) -> None:
+    """Keep in the store why a question has no answer."""
+    store.save(store.key_of(_description(asked) | {"refused": True}, store.SEARCH_ROOMS), {"reason": reason})
+
+
+def stored_refusal(asked: Request) -> str:
+    """Return why a question has no answer, if the store knows."""
+    row = store.load(store.key_of(_description(asked) | {"refused": True}, store.SEARCH_ROOMS))
+    return str(row["reason"]) if row else ""
+
+
+def _description(asked: Request) -> dict[str, Any]:
+    return {f.name: getattr(asked, f.name) for f in dataclasses.fields(asked)} | {"answer": True}
 
 
 def _answer(asked: Request, report: Progress) -> dict[str, Any]:

@@ -1,0 +1,82 @@
+"""`heddle compare`: today's kernel against FIBER."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from heddle.cli.common import (
+    STANDARD_OUTPUT,
+    Assignments,
+    JsonFile,
+    assignments,
+    check_outputs,
+    check_store,
+    emit,
+    progress,
+)
+from heddle.errors import UserError
+
+EXAMPLE = "heddle compare attention --gpu h100 --ablate"
+
+MaybeGpu = Annotated[
+    str | None, typer.Option("--gpu", metavar="G", help="A machine name or a TOML file; with --all: only this one.")
+]
+
+
+def command(
+    kernel: Annotated[str | None, typer.Argument(help="A kernel of `heddle kernels`; none with --all.")] = None,
+    gpu: MaybeGpu = None,
+    parameters: Assignments = None,
+    every: Annotated[bool, typer.Option("--all", help="The table of all kernels, GPUs and sizes; resumable.")] = False,
+    ablate: Annotated[bool, typer.Option("--ablate", help="Add the steps from the baseline to all of FIBER.")] = False,
+    clock_mhz: Annotated[
+        float | None, typer.Option("--clock-mhz", metavar="X", help="SM clock of all runs; else the baseline's.")
+    ] = None,
+    l2: Annotated[
+        str, typer.Option("--l2", metavar="STATE", help="L2 before the kernels: warm, cold or flushed.")
+    ] = "warm",
+    trace: Annotated[
+        str | None, typer.Option("--trace", metavar="FILE.pftrace", help="Write a timeline of the FIBER kernel.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, metavar="N", help="Processes; all cores without.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Compare today's kernel, the control and the FIBER kernel: speed-up, ceiling, where the cycles go."""
+    check_outputs(json=json_file, trace=trace)
+    if trace in STANDARD_OUTPUT:
+        raise UserError("--trace writes a binary file, not to standard output")
+    values = assignments(parameters)
+    if every and (kernel or values or ablate or trace):
+        raise UserError("--all takes no kernel, --set, --ablate or --trace", hint="--gpu G is one machine's part of it")
+    if not every and (kernel is None or gpu is None):
+        raise UserError("compare needs a kernel and --gpu G, or --all", hint=f"for example: {EXAMPLE}")
+    check_store()
+    if every:
+        _all(gpu, jobs, json_file)
+        return
+    from heddle.report.comparison import report as report_of
+    from heddle.study.compare import compare, write_timeline
+
+    with progress("comparing") as report:
+        row = compare(
+            str(kernel), str(gpu), ablate=ablate, clock_mhz=clock_mhz, l2_state=l2, jobs=jobs, progress=report,
+            texts=values,
+        )  # fmt: skip
+        if trace is not None:
+            write_timeline(row, str(gpu), trace)
+    emit(row, json_file, lambda out: out.print(report_of(row)))
+    if trace is not None:
+        typer.echo(f"timeline: {trace} (open it at ui.perfetto.dev)", err=json_file in STANDARD_OUTPUT)
+
+
+def _all(gpu: str | None, jobs: int | None, json_file: str | None) -> None:
+    from heddle.report.comparison import overview
+    from heddle.study.compare_all import compare_all
+
+    with progress("comparing") as report:
+        rows: list[dict[str, Any]] = compare_all(gpu, jobs=jobs, progress=report)
+    emit({"comparisons": rows}, json_file, lambda out: out.print(overview(rows)))

@@ -1,0 +1,1 @@
+"""Tables for people that put several results side by side."""

@@ -1,0 +1,139 @@
+"""The tables of `heddle compare`: today's kernel, the control, FIBER, and the steps between them.
+
+All functions are pure: they return a renderable and print nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from heddle.metrics.render import percent
+
+Row = Mapping[str, Any]
+RUNS = ("baseline", "control", "fiber")
+SMALLEST_SHARE = 0.005  # a state or pipe below it everywhere is left out
+
+
+def report(row: Row) -> RenderableType:
+    """Return the whole comparison: figures, units, where the cycles go, the ablation, what is absent."""
+    parts: list[RenderableType] = [heading(row), figures(row), units(row), stalls(row)]
+    if "ablation" in row:
+        parts.append(ablation(row))
+    parts += [f"no {name}: {reason}" for name, reason in _absent_runs(row)]
+    return Group(*parts, summary(row))
+
+
+def heading(row: Row) -> str:
+    """Return kernel, GPU, parameters and clock."""
+    params = " ".join(f"{name}={value}" for name, value in row["params"].items())
+    return f"{row['kernel']} on {row['gpu']}: {params}\nall at {row['clock_mhz']:.0f} MHz; speed-ups are in cycles"
+
+
+def summary(row: Row) -> str:
+    """Return the result in a line or two, the paper's figure beside it."""
+    parts = [f"ceiling {_times(row['ceiling_speedup'])} (1 / tensor use of the baseline)"]
+    if row["speedup"]:
+        parts.insert(0, f"FIBER {_times(row['speedup'])} over the baseline")
+    if row["speedup_over_control"]:
+        parts.insert(1, f"{_times(row['speedup_over_control'])} over the control")
+    if row["paper"]:
+        parts.append(f"the paper {_times(row['paper']['speedup'])} ({row['paper']['where']})")
+    return "; ".join(parts)
+
+
+def figures(row: Row) -> Table:
+    """Return cycles, tensor use, speed-up, occupancy and configuration of each run."""
+    runs = _runs(row)
+    table = _table("Comparison", "figure", *runs)
+    base = row["baseline"]["cycles"]
+    table.add_row("cycles", *(f"{run['cycles']:,}" for run in runs.values()))
+    table.add_row("speed-up", *(_times(base / run["cycles"]) for run in runs.values()))
+    for name, key in (("tensor use", "tensor_utilization"), ("issue slots used", "issue_utilization")):
+        table.add_row(name, *(percent(run[key]) for run in runs.values()))
+    table.add_row("occupancy", *(percent(run["occupancy"]) for run in runs.values()))
+    table.add_row("configuration", *(str(run["params"].get("config", "")) for run in runs.values()))
+    return table
+
+
+def units(row: Row) -> Table:
+    """Return how busy the pipes are, side by side."""
+    return _shares("How busy", "unit", {name: run["pipes"] for name, run in _runs(row).items()})
+
+
+def stalls(row: Row) -> Table:
+    """Return where the warp cycles go, side by side; a column sums to 100 %."""
+    return _shares("Where the warp cycles go", "state", {name: run["stalls"] for name, run in _runs(row).items()})
+
+
+def ablation(row: Row) -> Table:
+    """Return one line a step; a step without a kernel says why."""
+    table = Table("features", "cycles", "speed-up", "tensor use", "configuration", title="Step by step",
+                  title_justify="left")  # fmt: skip
+    base = row["baseline"]
+    table.add_row("baseline", f"{base['cycles']:,}", _times(1.0), percent(base["tensor_utilization"]),
+                  str(base["params"].get("config", "")))  # fmt: skip
+    for step in row["ablation"]:
+        if step["cycles"] is None:
+            table.add_row(step["features"], "absent", "", "", step["absent"])
+            continue
+        use = percent(step["tensor_utilization"])
+        table.add_row(step["features"], f"{step['cycles']:,}", _times(step["speedup"]), use, step["config"])
+    return table
+
+
+def overview(rows: Iterable[Row]) -> Table:
+    """Return one line a comparison: cycles, tensor use, speed-ups, ceiling, the paper's figure."""
+    columns = ("case", "gpu", "baseline", "use", "control", "FIBER", "use", "speed-up", "over control", "ceiling",
+               "paper")  # fmt: skip
+    table = _table("Comparisons", *columns)
+    for row in rows:
+        control, fiber, base = row["control"], row["fiber"], row["baseline"]
+        table.add_row(
+            row.get("case", row["kernel"]),
+            row["gpu"],
+            f"{base['cycles']:,}",
+            percent(base["tensor_utilization"]),
+            _times(row["speedup_of_control"]) if control else "",
+            f"{fiber['cycles']:,}" if fiber else "absent",
+            percent(fiber["tensor_utilization"]) if fiber else "",
+            _times(row["speedup"]),
+            _times(row["speedup_over_control"]),
+            _times(row["ceiling_speedup"]),
+            _times(row["paper"].get("speedup")),
+        )
+    return table
+
+
+def _runs(row: Row) -> dict[str, Row]:
+    return {name: row[name] for name in RUNS if row[name] is not None}
+
+
+def _absent_runs(row: Row) -> list[tuple[str, str]]:
+    return [(name, reason) for name, reason in row["absent"].items() if name in RUNS]
+
+
+def _times(factor: float | None) -> str:
+    return f"{factor:.2f}x" if factor else ""
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    return table
+
+
+def _shares(title: str, what: str, columns: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return a table of shares, the largest of the first column first."""
+    table = _table(title, what, *columns)
+    names = dict.fromkeys(name for shares in columns.values() for name in shares)
+    first = next(iter(columns.values()))
+    for name in sorted(names, key=lambda name: (name != "issued", -first.get(name, 0.0), name)):
+        values = [shares.get(name, 0.0) for shares in columns.values()]
+        if max(values) >= SMALLEST_SHARE:
+            table.add_row(name, *(percent(value) for value in values))
+    return table

@@ -1,0 +1,162 @@
+"""`heddle compare`: today's kernel, the same with stages given back early, and the FIBER-native one, by one engine.
+
+All runs have the clock of the baseline, so that speed-ups are in cycles. Every run goes through the store; runs that
+are not there are made in several processes. What does not exist is absent, with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heddle.errors import UserError, unknown_name
+from heddle.kernels.registry import find_kernel
+from heddle.machine.load import machine as load_machine
+from heddle.machine.spec import Machine
+from heddle.study import runs
+from heddle.study.features import STEPS
+from heddle.study.paper import figure
+from heddle.study.pool import Progress, run_all
+from heddle.study.requests import Request, request
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One run of a comparison: the question, or why there is none."""
+
+    name: str
+    asked: Request | None = None
+    reason: str = ""
+
+
+def compare(
+    kernel: str,
+    gpu: str | Machine,
+    *,
+    ablate: bool = False,
+    clock_mhz: float | None = None,
+    l2_state: str = "warm",
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    texts: Mapping[str, Any] | None = None,
+) -> Row:
+    """Return the comparison as docs/reference/results.md describes it. Raises UserError if the baseline cannot run.
+
+    `texts`: kernel parameters; each kernel chooses its own tile. `jobs`: processes, all cores by default.
+    """
+    machine = load_machine(gpu) if isinstance(gpu, str) else gpu
+    values = dict(texts or {})
+    found = find_kernel(kernel)
+    names = [parameter.name for parameter in found.parameters]
+    for name in values:
+        if name not in names:
+            raise unknown_name(f"parameter of {kernel}", name, names)
+    base = request(kernel, machine, clock_mhz=clock_mhz, l2_state=l2_state, texts=values)
+    baseline = runs.run(base, progress=progress)
+    at = dataclasses.replace(base, clock_mhz=baseline["clock_mhz"], clock_source="that of the baseline")
+    parts = [_control(at), _fiber("fiber", at, machine, values)]
+    if ablate:
+        parts += [_fiber(step.name, at, step.machine(machine), values) for step in STEPS]
+    results, absent = _answers(parts, jobs, progress)
+    return _comparison(at, baseline, results, absent, ablate)
+
+
+def _control(at: Request) -> Part:
+    """The baseline whose stages are given back when the matrix unit has read them."""
+    pins, reason = find_kernel(at.kernel).early_release(at.machine.architecture)
+    return Part("control", dataclasses.replace(at, pins=pins), "") if pins else Part("control", None, reason)
+
+
+def _fiber(name: str, at: Request, machine: Machine, values: Mapping[str, Any]) -> Part:
+    """The FIBER-native kernel on a machine with some of the features."""
+    try:
+        asked = request(
+            at.kernel, machine, mode="fiber", clock_mhz=at.clock_mhz, l2_state=at.l2_state, texts=values
+        )  # fmt: skip
+    except UserError as error:
+        return Part(name, None, error.message.partition("\n")[0])
+    return Part(name, dataclasses.replace(asked, clock_source=at.clock_source), "")
+
+
+def attempt(asked: Request) -> Row | str:
+    """Answer a question; where its kernel cannot run it, return why, which is kept in the store as well."""
+    try:
+        return runs.run(asked)
+    except UserError as error:
+        reason = error.message.partition("\n")[0]
+        runs.keep_refusal(asked, reason)
+        return reason
+
+
+def write_timeline(row: Row, gpu: str | Machine, path: str) -> int:
+    """Write a Perfetto trace of the FIBER run, or of the baseline where there is none; return its slices."""
+    name = "fiber" if row["fiber"] else "baseline"
+    mode = "fiber" if row["fiber"] else "simt"
+    asked = request(row["kernel"], gpu, mode=mode, clock_mhz=row["clock_mhz"], l2_state=row["l2_state"],
+                    texts=row["params"])  # fmt: skip
+    return runs.write_timeline(asked, row[name], path)
+
+
+def _answers(
+    parts: Sequence[Part], jobs: int | None, progress: Progress | None
+) -> tuple[dict[str, Row], dict[str, str]]:
+    """Run what is not stored; return results by name, and why the others are absent."""
+    absent = {part.name: part.reason for part in parts if part.asked is None}
+    asked = {part.name: part.asked for part in parts if part.asked is not None}
+    found: dict[str, Row | str | None] = {
+        name: runs.stored(question) or runs.stored_refusal(question) or None for name, question in asked.items()
+    }
+    missing = [name for name, row in found.items() if row is None]
+    questions: list[Request] = []
+    for name in missing:
+        if asked[name] not in questions:
+            questions.append(asked[name])
+    answers = run_all(attempt, questions, jobs=jobs, progress=progress)
+    for name in missing:
+        found[name] = answers[questions.index(asked[name])]
+    absent.update({name: row for name, row in found.items() if isinstance(row, str)})
+    return {name: row for name, row in found.items() if isinstance(row, dict)}, absent
+
+
+def _comparison(at: Request, baseline: Row, results: Mapping[str, Row], absent: Mapping[str, str], ablate: bool) -> Row:
+    control, fiber = results.get("control"), results.get("fiber")
+    row: Row = {
+        "kernel": at.kernel,
+        "gpu": at.machine.name,
+        "params": dict(at.params),
+        "clock_mhz": at.clock_mhz,
+        "l2_state": at.l2_state,
+        "ceiling_speedup": baseline["ceiling_speedup"],
+        "speedup": _ratio(baseline, fiber),
+        "speedup_over_control": _ratio(control, fiber),
+        "speedup_of_control": _ratio(baseline, control),
+        "paper": dict(figure(at.kernel, at.machine.architecture, at.params)),
+        "absent": dict(absent),
+        "baseline": baseline,
+        "control": control,
+        "fiber": fiber,
+    }
+    if ablate:
+        row["ablation"] = [_step(step.name, step.meaning, baseline, results.get(step.name), absent) for step in STEPS]
+    return row
+
+
+def _ratio(slow: Row | None, fast: Row | None) -> float | None:
+    """Return the speed-up in cycles, None where a run is absent."""
+    return slow["cycles"] / fast["cycles"] if slow and fast else None
+
+
+def _step(name: str, meaning: str, baseline: Row, row: Row | None, absent: Mapping[str, str]) -> Row:
+    return {
+        "features": name,
+        "meaning": meaning,
+        "cycles": row["cycles"] if row else None,
+        "speedup": _ratio(baseline, row),
+        "tensor_utilization": row["tensor_utilization"] if row else None,
+        "config": row["params"]["config"] if row else None,
+        "absent": absent.get(name, ""),
+    }

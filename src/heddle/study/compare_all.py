@@ -1,0 +1,69 @@
+"""`heddle compare --all`: the table of attention and GEMM on all GPUs; what is stored is not simulated again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from heddle.errors import UserError
+from heddle.machine.load import available
+from heddle.machine.load import machine as load_machine
+from heddle.machine.spec import Machine
+from heddle.study.compare import compare
+from heddle.study.pool import Progress, run_all
+
+BATCHES = (1, 8, 32)
+SIZES = {"heads_q": 32, "seqlen_q": 4096, "head_dim": 128}
+HEADS_KV = {"MHA": 32, "GQA": 4, "MQA": 1}
+GEMM_SIDE = 4096
+PRESETS = ("a100", "h100", "b200")
+L2_BYTES_PER_CYCLE_PER_SM = (35.0, 42.0)
+"""What an SM of the H100 gets from L2 is uncertain in these bounds: docs/explanation/memory.md."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One line of the table."""
+
+    name: str
+    kernel: str
+    machine: Machine
+    params: tuple[tuple[str, Any], ...]
+
+
+def compare_all(gpu: str | None = None, *, jobs: int | None = None, progress: Progress | None = None) -> list[Any]:
+    """Return all comparisons, of one preset if `gpu` names it, each with `case` added. Raises UserError."""
+    cases = list(all_cases(gpu))
+    return run_all(_answer, cases, jobs=jobs, progress=progress)
+
+
+def all_cases(gpu: str | None = None) -> Iterator[Case]:
+    """Yield the lines of the table."""
+    if gpu is not None and gpu not in PRESETS:
+        raise UserError(
+            f"--all compares on {', '.join(PRESETS)}; got {gpu!r}", hint=f"presets: {', '.join(available())}"
+        )
+    for machine in _machines(gpu):
+        for heads, count in HEADS_KV.items():
+            for causal in (0, 1):
+                for batch in BATCHES:
+                    params = {**SIZES, "heads_kv": count, "causal": causal, "batch": batch}
+                    name = f"attention {heads} {'causal' if causal else 'full'} B{batch}"
+                    yield Case(name=name, kernel="attention", machine=machine, params=tuple(params.items()))
+        side = dict.fromkeys(("m", "n", "k"), GEMM_SIDE)
+        yield Case(name=f"gemm {GEMM_SIDE}", kernel="gemm", machine=machine, params=tuple(side.items()))
+
+
+def _machines(gpu: str | None) -> Iterator[Machine]:
+    for name in PRESETS if gpu is None else (gpu,):
+        plain = load_machine(name)
+        yield plain
+        if name == "h100":
+            for rate in L2_BYTES_PER_CYCLE_PER_SM:
+                yield plain.replace(l2_bytes_per_cycle_per_sm=rate, name=f"{name} L2 {rate:g} B")
+
+
+def _answer(case: Case) -> dict[str, Any]:
+    row = compare(case.kernel, case.machine, jobs=1, texts=dict(case.params))
+    return {"case": case.name, **row}

@@ -1,0 +1,45 @@
+"""The paper's own figures, shown beside ours; no simulation reads them."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).parent / "paper.toml"
+GQA_GROUP = 8
+"""Query heads of a key and value head in the paper's GQA."""
+Figure = Mapping[str, Any]
+
+
+@functools.cache
+def figures() -> Mapping[str, Any]:
+    """Return what the paper states, by workload."""
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
+
+
+def figure(kernel: str, architecture: str, params: Mapping[str, Any]) -> Figure:
+    """Return the paper's figure for a question (`speedup`, `where`), empty where the paper has none."""
+    if kernel == "gemm":
+        found: Figure = figures()["gemm"]["projection"].get(architecture, {})
+        return found
+    if kernel != "attention" or not _at_the_papers_size(params):
+        return {}
+    found = figures()["attention"].get(heads(params), {}).get(architecture, {})
+    return found
+
+
+def heads(params: Mapping[str, Any]) -> str:
+    """Return mha, gqa or mqa as the paper uses the words, an empty string for another grouping."""
+    group = params["heads_q"] // params["heads_kv"]
+    if params["heads_kv"] == 1 and group > 1:
+        return "mqa"
+    return {1: "mha", GQA_GROUP: "gqa"}.get(group, "")
+
+
+def _at_the_papers_size(params: Mapping[str, Any]) -> bool:
+    setting = figures()["attention"]
+    sizes = {params["seqlen_q"], params["seqlen_kv"]}
+    return sizes == {setting["seqlen"]} and params["head_dim"] == setting["head_dim"]

@@ -1,0 +1,112 @@
+"""Does `heddle compare` put the runs side by side, take them from the store, and say what is absent?"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heddle import pipeline
+from heddle.kernels.registry import find_kernel
+from heddle.machine.spec import Machine
+
+from .conftest import Command, fake_row
+
+SMALL = ("--set", "m=512", "--set", "n=512", "--set", "k=512")
+GEMM = ("compare", "gemm", "--gpu", "h100", *SMALL)
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch, result_cache: Path) -> list[str]:
+    """Answer at once, FIBER in half the cycles; return the modes that were simulated."""
+    modes: list[str] = []
+
+    def answer(
+        kernel: str, machine: Machine, params: Mapping[str, Any], config: Any = None, *, mode: str = "simt",
+        **options: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        modes.append(mode)
+        find_kernel(kernel).build(machine, params, config, mode)  # what lacks a feature is refused
+        row = fake_row(kernel, machine, params, config, **options)
+        cycles = 1000 if mode == "fiber" else 2000
+        return {**row, "mode": mode, "cycles": cycles, "ceiling_speedup": 1 / row["tensor_utilization"]}
+
+    monkeypatch.setattr(pipeline, "run_once", answer)
+    return modes
+
+
+def compared(heddle: Command, *arguments: str) -> dict[str, Any]:
+    ended = heddle(*arguments, "--jobs", "1", "--json", "-")
+    assert ended.code == 0, ended.err
+    row: dict[str, Any] = json.loads(ended.out)
+    return row
+
+
+def test_the_speed_up_is_that_of_the_cycles(heddle: Command, simulated: list[str]) -> None:
+    row = compared(heddle, *GEMM)
+    assert (row["speedup"], row["baseline"]["mode"], row["fiber"]["mode"]) == (2.0, "simt", "fiber")
+
+
+def test_all_runs_have_the_clock_of_the_baseline(heddle: Command, simulated: list[str]) -> None:
+    row = compared(heddle, *GEMM)
+    assert row["clock_mhz"] == row["baseline"]["clock_mhz"] == row["fiber"]["clock_mhz"]
+
+
+def test_a_repeated_comparison_simulates_nothing(heddle: Command, simulated: list[str]) -> None:
+    first = compared(heddle, *GEMM, "--ablate")
+    count = len(simulated)
+    assert (compared(heddle, *GEMM, "--ablate"), len(simulated)) == (first, count)
+
+
+def test_a_step_without_a_kernel_is_absent_with_the_reason(heddle: Command, simulated: list[str]) -> None:
+    steps = {step["features"]: step for step in compared(heddle, *GEMM, "--ablate")["ablation"]}
+    assert steps["+DP"]["speedup"] is None
+    assert "runs without fine_scheduling" in steps["+DP"]["absent"]
+    assert steps["+DP +FS +RS"]["speedup"] == 2.0
+
+
+def test_without_a_native_kernel_the_baseline_stands_alone(heddle: Command, simulated: list[str]) -> None:
+    row = compared(heddle, "compare", "attention_fa2", "--gpu", "a100", "--set", "seqlen_q=512")
+    assert (row["fiber"], row["speedup"]) == (None, None)
+    assert "no kernel of mode fiber" in row["absent"]["fiber"]
+    assert "operands of HMMA come from registers" in row["absent"]["control"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "params", "speedup"),
+    [
+        ("attention", {}, 1.57),
+        ("attention", {"heads_kv": "2"}, 1.5),
+        ("attention", {"heads_kv": "1"}, 1.51),
+        ("attention", {"seqlen_q": "2048"}, None),
+    ],
+)
+def test_the_papers_figure_stands_where_the_paper_has_one(
+    heddle: Command, simulated: list[str], kernel: str, params: dict[str, str], speedup: float | None
+) -> None:
+    texts = [part for name, value in params.items() for part in ("--set", f"{name}={value}")]
+    row = compared(heddle, "compare", kernel, "--gpu", "h100", *texts)
+    assert row["paper"].get("speedup") == speedup
+
+
+def test_the_tables_name_runs_steps_and_result(heddle: Command, simulated: list[str]) -> None:
+    out = heddle(*GEMM, "--ablate", "--jobs", "1").out
+    assert all(text in out for text in ("baseline", "fiber", "+DP literal", "no control", "FIBER 2.00x"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compare", "gemm"), "compare needs a kernel and --gpu G, or --all"),
+        (("compare", "--all", "gemm"), "--all takes no kernel"),
+        (("compare", "--all", "--gpu", "h10"), "--all compares on a100, h100, b200; got 'h10'"),
+        ((*GEMM, "--set", "tile_n=128"), "unknown parameter of gemm 'tile_n'"),
+        ((*GEMM, "--trace", "-"), "--trace writes a binary file"),
+    ],
+)
+def test_bad_use_is_one_message(
+    heddle: Command, simulated: list[str], arguments: tuple[str, ...], message: str
+) -> None:
+    ended = heddle(*arguments)
+    assert (ended.code, ended.out, message in ended.err) == (2, "", True)
