@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from heddle.errors import InternalError
 from heddle.ir.opcodes import OPCODES, Unit
-from heddle.ir.warp import WarpProgram
+from heddle.ir.warp import Instruction, WarpProgram
 from heddle.sim.result import EventKind
 
 # Units whose instructions change neither data nor the order between warps: the replay never looks at them.
@@ -30,11 +30,16 @@ def interesting(program: WarpProgram) -> NDArray[np.bool_]:
             or bool(i.advance)
             or i.op == "FENCE"
             or OPCODES[i.op].unit not in _SILENT
-            or (program.mode == "fiber" and bool(i.control.wait))
+            or (program.mode == "fiber" and (bool(i.control.wait) or _takes_token(i)))
             for i in program.instructions
         ],
         np.bool_,
     )
+
+
+def _takes_token(instruction: Instruction) -> bool:
+    """Tell whether an instruction reads shared registers only to wait for them."""
+    return instruction.dst is None and any(source.place is not None for source in instruction.src)
 
 
 def ordered_events(log: NDArray[Any], program: WarpProgram) -> NDArray[Any]:

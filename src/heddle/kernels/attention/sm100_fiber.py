@@ -1,11 +1,11 @@
 """Attention forward on B200 with FIBER: roles of wefts around tensor memory, weights and queries in shared registers.
 
 Two tiles of 128 rows a FIBER-thread, 32 rows in each subpartition, where everything of a row stays. Scores S and
-outputs O of both fill tensor memory. Four wefts issue all products, Q K^T of a tile's next block before P V of the last;
-the first operands, Q and P, come from the pool, so shared memory feeds K and V alone. Wefts of a tile's softmax read S
-twice, for its maximum and for the exponentials, and give its columns back as they read them: the next scores need not
-wait for the values, as they do where P lies in the columns of S. One group rescales O where the policy says so, divides
-it by the sums, and puts it into shared memory while the next item's scores are under way.
+outputs O of both fill tensor memory. Four wefts issue all products, Q K^T of a tile's next block before P V of its
+last; the first operands, Q and P, come from the pool, so shared memory feeds K and V alone. Wefts of a tile's softmax
+read S twice, for its maximum and for the exponentials, and give its columns back as they read them: the next scores
+need not wait for the values, as they do where P lies in the columns of S. One group rescales O where the policy says
+so, divides it by the sums, and puts it into shared memory while the next item's scores are under way.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from heddle.kernels.attention.sm100_fiber_products import Products
 from heddle.kernels.attention.sm100_fiber_softmax import Softmax
 from heddle.lang import Builder, kernel
 
-COPY_REGISTERS = 8
+COPY_REGISTERS = 4
 """Registers of a role that copies, or issues products."""
-CORRECTION_REGISTERS = 44
+CORRECTION_REGISTERS = 28
 """The same for rescaling O: a part of it, row factors, and what is converted and stored."""
-SOFTMAX_REGISTERS = 56
+SOFTMAX_REGISTERS = 68
 """The same for the softmax of a tile's part: two chunks, row values and temporaries."""
 
 

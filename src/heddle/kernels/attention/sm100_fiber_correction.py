@@ -10,12 +10,15 @@ from heddle.kernels.attention.sm100_fiber_memory import Memory, Tile
 from heddle.kernels.attention.softmax import LEAST_SUM
 from heddle.lang import Builder, Item
 
-COLUMNS = 32
-"""Columns of O in registers at a time: those of one pair of bits."""
+COLUMNS = 16
+"""Columns of O in registers at a time."""
 
 
 class Correction:
-    """Takes turns with the products: `added` says that O is theirs no more, `ready` gives it back."""
+    """Takes turns with the products: `added` says that their last has been issued, `ready` gives O back.
+
+    The bits of O's columns say when a product is over.
+    """
 
     def __init__(self, k: Builder, memory: Memory, late: Sequence[bool]) -> None:
         self.k, self.memory, self.late = k, memory, tuple(late)
@@ -27,7 +30,7 @@ class Correction:
         """All work items; O needs no rescaling before its first product."""
         k = self.k
         for tile in self.memory.tiles:
-            self.give(tile)
+            tile.ready.give()
         for item in k.work():
             self.steps(item, has)
             for tile in self.memory.tiles:
@@ -49,20 +52,20 @@ class Correction:
         k = self.k
         k.elementwise("check", self.factor, tile.factor)
         k.set_busy_bit(tile.factor, "empty")
-        self.take(tile)
+        tile.added.take()
         if rescales:
             for col in range(0, self.memory.d, COLUMNS):
                 box = tile.output[:].columns(col, COLUMNS)
                 k.load(self.part, box)
                 k.elementwise("mul", self.part, self.part, self.factor)
                 k.store(box, self.part)
-        self.give(tile)
+        tile.ready.give()
 
     def finish(self, tile: Tile, item: Item, follows: bool) -> None:
         """Divide O by the sums and put it into shared memory; the next item's first product may then overwrite it."""
         k, memory = self.k, self.memory
         self.sum(tile)
-        self.take(tile)
+        tile.added.take()
         memory.output_empty.wait(memory.output_ring, flip=True)
         for col in range(0, memory.d, COLUMNS):
             k.load(self.part, tile.output[:].columns(col, COLUMNS))
@@ -70,7 +73,7 @@ class Correction:
             k.store(memory.output[:].part(col=col, cols=COLUMNS), self.part)
         if follows:
             with k.when(item.next):
-                self.give(tile)
+                tile.ready.give()
         k.fence()
         memory.output_full.arrive(memory.output_ring)
         memory.output_ring.advance()
@@ -85,13 +88,3 @@ class Correction:
                 k.elementwise("add", self.factor, self.factor, self.seen)
         k.elementwise("max", self.factor, self.factor, scalars=(LEAST_SUM,))
         k.elementwise("reciprocal", self.factor, self.factor)
-
-    def take(self, tile: Tile) -> None:
-        """Wait until the products so far have been issued; the bits of O's columns say when they are over."""
-        self.k.elementwise("copy", self.seen, tile.added)
-        self.k.set_busy_bit(tile.added, "empty")
-
-    def give(self, tile: Tile) -> None:
-        """Let the next product into O be issued."""
-        self.k.fill(tile.ready)
-        self.k.set_busy_bit(tile.ready, "full")

@@ -49,15 +49,15 @@ class Blocks:
 class Tile:
     """A query tile. In tensor memory: scores S and output O. In the pool, all of them between two roles:
 
-    `query`: Q as fragments. `weights`: P as fragments, by part. `issued`: the last product of S has been issued (to
-    each part). `factor`: by what to rescale O. `sums`: of P's rows, by part. `added`: a product into O has been issued.
-    `ready`: O may be written by the next. `peaks`: the maxima of the parts, for the other part.
+    `query`: Q as fragments. `weights`: P as fragments, by part. `factor`: by what to rescale O. `sums`: of P's rows, by
+    part. `peaks`: the maxima of the parts, for the other part. Tokens: `issued`: the last product of S has been issued
+    (to each part); `added`: a product into O has been issued; `ready`: O may be written by the next.
     """
 
     def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, index: int) -> None:
         d, dtype, parts = problem.head_dim, problem.dtype, range(config.parts)
 
-        def token(name: str) -> RegisterHandle:
+        def column(name: str) -> RegisterHandle:
             return k.pool(f"{name}{index}", (ROWS, 1), "fp32")[0]
 
         self.index, self.width = index, config.tile_n // config.parts
@@ -65,10 +65,11 @@ class Tile:
         self.output = k.tensor_memory(f"o{index}", (ROWS, d), "fp32")
         self.query = k.pool(f"query{index}_", (ROWS, d), dtype)[0]
         self.weights = [k.pool(f"weights{index}_{p}", (ROWS, self.width), dtype)[0] for p in parts]
-        self.issued = [token(f"issued{p}_") for p in parts]
-        self.sums = [token(f"sum{p}_") for p in parts]
-        self.peaks = [token(f"peak{p}_") for p in parts] if config.parts > 1 else []
-        self.factor, self.added, self.ready = token("factor"), token("added"), token("ready")
+        self.sums = [column(f"sum{p}_") for p in parts]
+        self.peaks = [column(f"peak{p}_") for p in parts] if config.parts > 1 else []
+        self.factor = column("factor")
+        self.issued = [k.token(f"issued{p}_{index}") for p in parts]
+        self.added, self.ready = k.token(f"added{index}"), k.token(f"ready{index}")
         self.query_shared = k.shared(f"q{index}", (ROWS, d), dtype)
         self.query_full = k.barrier(f"q{index}_full", arrivals=1)
         self.query_empty = k.barrier(f"q{index}_empty", arrivals=GROUP)

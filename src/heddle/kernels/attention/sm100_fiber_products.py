@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from heddle.kernels.attention.sm100_fa4_config import ROWS
-from heddle.kernels.attention.sm100_fiber_config import GROUP
 from heddle.kernels.attention.sm100_fiber_memory import Memory, Tile
 from heddle.lang import Builder, Item
 
@@ -16,7 +14,6 @@ class Products:
 
     def __init__(self, k: Builder, memory: Memory) -> None:
         self.k, self.memory = k, memory
-        self.taken = k.registers("taken", (ROWS, 1), "fp32", warps=(GROUP, 1))
 
     def run(self, has: dict[str, bool]) -> None:
         """All work items."""
@@ -108,17 +105,14 @@ class Products:
         if last:
             k.set_busy_bit(tile.query, "empty")
         for token in tile.issued:
-            k.fill(token)
-            k.set_busy_bit(token, "full")
+            token.give()
 
     def add(self, tile: Tile, accumulate: bool) -> None:
         """O += P V, as soon as O is rescaled, and of P what a step needs is there."""
         k = self.k
-        k.elementwise("copy", self.taken, tile.ready)
-        k.set_busy_bit(tile.ready, "empty")
+        tile.ready.take()
         for part, weights in enumerate(tile.weights):
             rows = self.memory.values.current.part(row=part * tile.width, rows=tile.width)
             k.mma(tile.output[:], weights, rows, accumulate=accumulate or part > 0, transposed=True)
             k.set_busy_bit(weights, "empty")
-        k.fill(tile.added)
-        k.set_busy_bit(tile.added, "full")
+        tile.added.give()

@@ -54,7 +54,7 @@ class Softmax:
 
     def step(self, item: Item, col: Index | None, *, first: bool = False, rescales: bool = False) -> None:
         """One block: its maximum, then its exponentials, which are converted to weights chunk by chunk."""
-        self.take(self.drop, self.tile.issued[self.part])
+        self.tile.issued[self.part].take()
         if not first:
             self.k.elementwise("copy", self.found, self.highest)
         self.walk(lambda chunk, buffer: self.search(item, col, chunk, buffer, first), gives_back=False)

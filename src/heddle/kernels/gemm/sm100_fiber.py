@@ -75,8 +75,7 @@ class _Roles:
         self.empty = k.barrier("empty", arrivals=2 * GROUP, stages=p.stages)
         self.a = k.pool("a", (TILE_M, TILE_K), p.dtype, stages=p.fragments)
         self.total = [k.tensor_memory(f"total_{slot}", (TILE_M, p.tile_n), "fp32") for slot in range(SLOTS)]
-        self.issued = [k.pool(f"issued_{slot}", (TILE_M, 1), "fp32") for slot in range(SLOTS)]
-        self.seen = k.registers("seen", (TILE_M, 1), "fp32", warps=(GROUP, 1))
+        self.issued = [k.token(f"issued_{slot}") for slot in range(SLOTS)]
         self.part = [k.registers(f"part_{i}", (TILE_M, CHUNK), "fp32", warps=(GROUP, 1)) for i in range(2)]
 
     def copy(self, item: Item, slot: int) -> None:
@@ -115,8 +114,7 @@ class _Roles:
         for i in range(self.p.fragments):
             self.product(slot, i, last=i == last)
         self.empty.arrive(self.ring.previous, read=self.a[last])
-        k.fill(self.issued[slot][0])
-        k.set_busy_bit(self.issued[slot][0], "full")
+        self.issued[slot].give()
 
     def product(
         self, slot: int, i: int, *, accumulate: bool = True, last: bool = False, give_back: bool = True
@@ -135,8 +133,7 @@ class _Roles:
     def store(self, item: Item, slot: int) -> None:
         """Tensor to global memory."""
         k, row, col = self.k, getattr(item, f"row{slot}"), getattr(item, f"col{slot}")
-        k.elementwise("copy", self.seen, self.issued[slot][0])
-        k.set_busy_bit(self.issued[slot][0], "empty")
+        self.issued[slot].take()
         for first in range(0, self.p.tile_n, CHUNK):
             part, columns = self.part[first // CHUNK % 2], self.total[slot][:].columns(first, CHUNK)
             k.load(part, columns)
