@@ -21,6 +21,9 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "packed heads": ({"seqlen_q": 100, "heads_q": 2}, {"packed": True}),
     "Q in the pool": ({"seqlen_q": 256}, {"pooled": 1}),
     "head size 64": ({"seqlen_q": 128, "head_dim": 64}, NARROW),
+    "a cluster": ({"seqlen_kv": 128}, {"cluster": 2}),
+    "barriers in place of bits": ({"seqlen_q": 128}, {"exchange": "barriers"}),
+    "shared memory in place of registers": ({"seqlen_q": 128}, {"exchange": "shared", "tile_n": 64}),
     "head size 256": ({"seqlen_q": 128, "seqlen_kv": 128, "head_dim": 256}, WIDE),
 }
 

@@ -162,8 +162,8 @@ class Versions:
 
 
 def version_hazards(program: WarpProgram, log: NDArray[Any]) -> list[Hazard]:
-    """Return the hazards on pool registers in a log of every cycle; none in a program of another mode."""
-    if program.mode != "fiber":
+    """Return the hazards on pool registers in a log of every cycle; none in a program without bits."""
+    if program.mode != "fiber" or not any(instruction.bind for instruction in program.instructions):
         return []
     versions = Versions(program)
     versions.replay(log)

@@ -1,6 +1,7 @@
 """Rules on wefts, windows and pool tensors of a tile program of mode fiber (docs/decisions/0006).
 
-A pool tensor is a channel: one role produces it and states it full, one other role reads it and states it empty.
+A pool tensor is a channel: one role produces it and states it full, one other role reads it and states it empty. In a
+kernel that states nothing, barriers order the roles, for machines without full and empty bits.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 
 from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
-from heddle.ir.tile_walk import register_reads, register_writes, walk
+from heddle.ir.tile_walk import register_reads, register_writes, uses_bits, walk
 from heddle.ir.warp_fiber import FIBERS, SUBPARTITIONS
 
 WINDOWS = (0, 1)
@@ -50,8 +51,9 @@ def _wefts(program: tile.TileProgram) -> None:
                 where=role.where,
                 hint="declare several roles and write their code in one Python function",
             )
+    bits = uses_bits(program)
     for op, place in walk(program):
-        if isinstance(op, tile.MmaCommit | tile.MmaWait):
+        if bits and isinstance(op, tile.MmaCommit | tile.MmaWait):
             raise UserError(
                 f"{type(op).__name__} in a kernel of mode fiber; busy bits order its matrix instructions",
                 where=op.where,
@@ -96,6 +98,7 @@ def _set_fiber_num(program: tile.TileProgram) -> None:
 
 def _channels(program: tile.TileProgram) -> None:
     produced, consumed, stated = _uses(program)
+    bits = uses_bits(program)
     for pool in program.pool:
         writers, readers = produced[pool.name], consumed[pool.name]
         _one_role(pool.name, "produced", writers)
@@ -107,8 +110,9 @@ def _channels(program: tile.TileProgram) -> None:
                 where=line,
                 hint="declare it with k.registers(...)",
             )
-        _stated(pool.name, "full", producer, stated[pool.name, "full"], line)
-        _stated(pool.name, "empty", consumer, stated[pool.name, "empty"], read_line)
+        if bits:
+            _stated(pool.name, "full", producer, stated[pool.name, "full"], line)
+            _stated(pool.name, "empty", consumer, stated[pool.name, "empty"], read_line)
 
 
 def _read_as_declared(program: tile.TileProgram) -> None:

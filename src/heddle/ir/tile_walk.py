@@ -83,3 +83,8 @@ def register_writes(op: tile.Op) -> tuple[str, ...]:
     loads = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory
     writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask
     return (op.dst,) if isinstance(op, writers) else ()
+
+
+def uses_bits(program: tile.TileProgram) -> bool:
+    """Return whether full and empty bits order a program's wefts; else barriers do (mode fiber)."""
+    return any(isinstance(op, tile.SetBusyBit | tile.TakeToken) for op, _ in walk(program))

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_fiber_config import FiberConfig, softmax_window, values_window
+from heddle.kernels.attention.sm90_fiber_literal import LiteralProducts, LiteralSoftmax
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
+from heddle.kernels.attention.sm90_fiber_phased import PhasedProducts
 from heddle.kernels.attention.sm90_fiber_products import Products
 from heddle.kernels.attention.sm90_fiber_softmax import Softmax
 from heddle.lang import Builder, kernel
@@ -28,6 +30,8 @@ STORE_REGISTERS = 10
 """Registers of a role that adds up values, beside its tile: for the factor, and for O on its way out."""
 SOFTMAX_REGISTERS = 18
 """Registers of a role that exponentiates: maximum, sum and their like, and two chunks."""
+LITERAL_REGISTERS = 24
+"""The same where scores are loaded and weights stored: addresses and what is packed."""
 
 
 @kernel
@@ -35,24 +39,13 @@ def attention_fiber(
     k: Builder, problem: AttentionProblem, config: FiberConfig, items: dict[str, list[int]], clusters: int
 ) -> None:
     """Persistent over the tiles of Q; every hand-over between wefts is a pool tensor or an mbarrier."""
-    k.flops, k.cluster_size = problem.flops, config.cluster
-    k.work_items(items, clusters=clusters, schedule=config.order)
-    memory = Memory(k, problem, config)
+    memory = _begin(k, problem, config, items, clusters)
     products = Products(k, problem, config, memory)
-    blocks, more = range(config.groups), any(items["more"])
-
+    more, masked, plain = (any(items[name]) for name in ("more", "masked", "plain"))
     fragments = {"fragments": GROUP} if config.pooled else {}
-    per_block = {f"{name}{b}": GROUP for b in blocks for name in ("softmax", "values")}
-    k.set_fiber_num(load=1, store=1, scores=GROUP, **fragments, **per_block)
+    k.set_fiber_num(load=1, store=1, scores=GROUP, **fragments, **_per_block(config))
 
-    with k.role("load", window=1, registers=COPY_REGISTERS):
-        memory.meet()
-        for item in k.work():
-            memory.load(item, more)
-        memory.part()
-    with k.role("store", window=1, registers=COPY_REGISTERS):
-        for item in k.work():
-            memory.store(item)
+    _copies(k, memory, more)
     with k.role("scores", window=0, registers=config.tile_n // 2 + TURN_REGISTERS):
         for item in k.work():
             products.score(item, more)
@@ -61,12 +54,88 @@ def attention_fiber(
         with k.role("fragments", window=1, registers=COPY_REGISTERS):
             for _ in k.work():
                 products.fragments()
-    for b in blocks:
+    for b in range(config.groups):
         with k.role(f"softmax{b}", window=softmax_window(problem, b), registers=SOFTMAX_REGISTERS):
             softmax = Softmax(k, problem, config, b, (products.scores[b], products.weights[b], products.factors[b]))
             for item in k.work():
-                softmax.tile(item, any(items["masked"]), any(items["plain"]))
+                softmax.tile(item, masked, plain)
         with k.role(f"values{b}", window=values_window(problem, b), registers=problem.head_dim // 2 + STORE_REGISTERS):
             products.turns.open(b)
             for item in k.work():
                 products.value(item, b, more)
+
+
+@kernel
+def attention_fiber_phased(
+    k: Builder, problem: AttentionProblem, config: FiberConfig, items: dict[str, list[int]], clusters: int
+) -> None:
+    """The same roles ordered by barriers, for machines without full and empty bits."""
+    memory = _begin(k, problem, config, items, clusters)
+    products = PhasedProducts(k, problem, config, memory)
+    more, masked, plain = (any(items[name]) for name in ("more", "masked", "plain"))
+    k.set_fiber_num(load=1, store=1, scores=GROUP, **_per_block(config))
+
+    _copies(k, memory, more)
+    with k.role("scores", window=0, registers=TURN_REGISTERS):
+        for item in k.work():
+            products.score(item)
+    for b in range(config.groups):
+        with k.role(f"softmax{b}", window=softmax_window(problem, b), registers=SOFTMAX_REGISTERS):
+            softmax = Softmax(k, problem, config, b, (products.scores[b], products.weights[b], products.factors[b]))
+            for item in k.work():
+                softmax.tile(item, masked, plain)
+        with k.role(f"values{b}", window=values_window(problem, b), registers=problem.head_dim // 2 + STORE_REGISTERS):
+            for item in k.work():
+                products.value(item, b, more)
+
+
+@kernel
+def attention_fiber_literal(
+    k: Builder, problem: AttentionProblem, config: FiberConfig, items: dict[str, list[int]], clusters: int
+) -> None:
+    """The same roles with all hand-overs through shared memory, for machines on which wefts share no registers."""
+    memory = _begin(k, problem, config, items, clusters)
+    products = LiteralProducts(k, problem, config, memory)
+    more, masked, plain = (any(items[name]) for name in ("more", "masked", "plain"))
+    k.set_fiber_num(load=1, store=1, scores=GROUP, **_per_block(config))
+
+    _copies(k, memory, more)
+    scores = config.tile_n // 2
+    with k.role("scores", window=0, registers=config.groups * scores + LITERAL_REGISTERS):
+        for item in k.work():
+            products.score(item)
+    for b in range(config.groups):
+        with k.role(f"softmax{b}", window=softmax_window(problem, b), registers=scores + LITERAL_REGISTERS):
+            softmax = LiteralSoftmax(k, problem, config, b, products)
+            for item in k.work():
+                softmax.tile(item, masked, plain)
+        with k.role(
+            f"values{b}", window=values_window(problem, b), registers=problem.head_dim // 2 + 2 * STORE_REGISTERS
+        ):
+            for item in k.work():
+                products.value(item, b, more)
+
+
+def _begin(
+    k: Builder, problem: AttentionProblem, config: FiberConfig, items: dict[str, list[int]], clusters: int
+) -> Memory:
+    k.flops, k.cluster_size = problem.flops, config.cluster
+    k.work_items(items, clusters=clusters, schedule=config.order)
+    return Memory(k, problem, config)
+
+
+def _per_block(config: FiberConfig) -> dict[str, int]:
+    """Wefts of the roles that each block has."""
+    return {f"{name}{b}": GROUP for b in range(config.groups) for name in ("softmax", "values")}
+
+
+def _copies(k: Builder, memory: Memory, more: bool) -> None:
+    """The two wefts that copy."""
+    with k.role("load", window=1, registers=COPY_REGISTERS):
+        memory.meet()
+        for item in k.work():
+            memory.load(item, more)
+        memory.part()
+    with k.role("store", window=1, registers=COPY_REGISTERS):
+        for item in k.work():
+            memory.store(item)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
@@ -11,14 +13,28 @@ from heddle.kernels._parameters import TileParameter
 from heddle.kernels.attention.raster import work_items
 from heddle.kernels.attention.shape import AttentionProblem, ceil_div
 from heddle.kernels.attention.sm90_fa3_config import fa3_config
-from heddle.kernels.attention.sm90_fiber import attention_fiber
-from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, BLOCKS, WIDE_HEAD_DIM, FiberConfig, shared_bytes
+from heddle.kernels.attention.sm90_fiber import attention_fiber, attention_fiber_literal, attention_fiber_phased
+from heddle.kernels.attention.sm90_fiber_config import (
+    BLOCK_M,
+    BLOCKS,
+    WIDE_HEAD_DIM,
+    Exchange,
+    FiberConfig,
+    shared_bytes,
+)
+from heddle.lang import KernelFunction
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
 KEYS = 128
 """Keys of a block; half as many with wide heads, whose outputs leave less room for scores."""
 MAX_STAGES = 4
+CODE: Mapping[Exchange, KernelFunction] = {
+    "bits": attention_fiber,
+    "barriers": attention_fiber_phased,
+    "shared": attention_fiber_literal,
+}
+"""The code for each way of handing tensors over."""
 POOLED_BYTES = 32 * 1024
 """Q of the blocks that the pool holds: what the registers leave beside scores, outputs and weights."""
 TILE = (
@@ -30,10 +46,10 @@ TILE = (
 """What the fields of `FiberConfig` may be, for people."""
 
 
-def candidates(problem: AttentionProblem, machine: Machine) -> list[FiberConfig]:
+def candidates(problem: AttentionProblem, machine: Machine, exchange: Exchange = "bits") -> list[FiberConfig]:
     """Return configurations worth trying, the one that is taken first. Raises UserError for what cannot be run."""
     _check_problem(problem)
-    best = _config(problem, machine)
+    best = _config(problem, machine, exchange)
     others = [replace(best, cluster=1)] if best.cluster > 1 else []
     others += [replace(best, pooled=0)] if best.pooled else []
     return [best, *others]
@@ -45,10 +61,10 @@ def build(problem: AttentionProblem, config: FiberConfig, machine: Machine, para
     _check_config(problem, config, machine)
     items = work_items(problem, config)
     clusters = min(len(items["row"]), machine.sms // config.cluster)
-    return attention_fiber.build("sm_90", problem, config, items, clusters, params=params)
+    return CODE[config.exchange].build("sm_90", problem, config, items, clusters, params=params)
 
 
-def _config(problem: AttentionProblem, machine: Machine) -> FiberConfig:
+def _config(problem: AttentionProblem, machine: Machine, exchange: Exchange) -> FiberConfig:
     wide = problem.head_dim >= WIDE_HEAD_DIM
     tile_m = BLOCKS * BLOCK_M
     packed = fa3_config(problem, machine).packed
@@ -57,7 +73,7 @@ def _config(problem: AttentionProblem, machine: Machine) -> FiberConfig:
     config = FiberConfig(
         schedule="fiber",
         tile_m=tile_m,
-        tile_n=KEYS // 2 if wide else KEYS,
+        tile_n=(KEYS // 2 if wide else KEYS) // (2 if exchange == "shared" else 1),
         stages=MAX_STAGES,
         groups=BLOCKS,
         order="dynamic" if problem.causal else "static",
@@ -65,7 +81,8 @@ def _config(problem: AttentionProblem, machine: Machine) -> FiberConfig:
         packed=packed,
         query_stages=1 if wide else 2,
         output_stages=1 if wide else BLOCKS,
-        pooled=0 if wide else min(BLOCKS, POOLED_BYTES // (2 * tile_m * problem.head_dim)),
+        pooled=0 if wide or exchange != "bits" else min(BLOCKS, POOLED_BYTES // (tile_m * problem.head_dim * 2)),
+        exchange=exchange,
     )
     return replace(config, stages=min(MAX_STAGES, _stages_that_fit(problem, config, machine)))
 
@@ -100,5 +117,20 @@ def _check_config(problem: AttentionProblem, config: FiberConfig, machine: Machi
         )
 
 
-SM90_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE)
-"""The FIBER-native attention of H100."""
+LITERAL = NativeKernel(
+    candidates=partial(candidates, exchange="shared"), build=build, tile=TILE, needs=("dynamic_parallelism",)
+)
+PHASED = NativeKernel(
+    candidates=partial(candidates, exchange="barriers"),
+    build=build,
+    tile=TILE,
+    needs=("dynamic_parallelism", "register_sharing"),
+)
+SM90_FIBER = NativeKernel(
+    candidates=candidates,
+    build=build,
+    tile=TILE,
+    needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
+    instead=(PHASED, LITERAL),
+)
+"""The FIBER-native attention of H100; without bits the roles meet at barriers, without sharing in shared memory."""

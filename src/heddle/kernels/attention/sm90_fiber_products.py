@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.attention.sm90_fiber_channel import BitChannel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
 from heddle.lang import Builder, Item, RegisterHandle, SharedBox
@@ -58,9 +59,10 @@ class Products:
         self.k, self.config, self.memory, d = k, config, memory, problem.head_dim
         blocks = range(config.groups)
         self.queries = [k.pool(f"queries{b}", (BLOCK_M, d), problem.dtype)[0] for b in range(config.pooled)]
-        self.scores = [k.pool(f"scores{b}", (BLOCK_M, config.tile_n), "fp32")[0] for b in blocks]
-        self.weights = [k.pool(f"weights{b}", (BLOCK_M, config.tile_n), problem.dtype)[0] for b in blocks]
-        self.factors = [k.pool(f"factor{b}", (BLOCK_M, 1), "fp32")[0] for b in blocks]
+        tile, dtype = (BLOCK_M, config.tile_n), problem.dtype
+        self.scores = [BitChannel(k, f"scores{b}", tile, "fp32") for b in blocks]
+        self.weights = [BitChannel(k, f"weights{b}", tile, dtype) for b in blocks]
+        self.factors = [BitChannel(k, f"factor{b}", (BLOCK_M, 1), "fp32") for b in blocks]
         self.partial = k.registers("partial", (BLOCK_M, config.tile_n), "fp32", warps=(GROUP, 1))
         self.output = [k.registers(f"output{b}", (BLOCK_M, d), "fp32", warps=(GROUP, 1)) for b in blocks]
         self.factor = [k.registers(f"own_factor{b}", (BLOCK_M, 1), "fp32", warps=(GROUP, 1)) for b in blocks]
@@ -92,8 +94,8 @@ class Products:
         keys.wait()
         for block, scores in enumerate(self.scores):
             self.turns.begin_scores(block)
-            k.mma(scores, self._query(block), keys.current, plus=self.partial, accumulate=False)
-            k.set_busy_bit(scores, "full")
+            k.mma(scores.tensor, self._query(block), keys.current, plus=self.partial, accumulate=False)
+            scores.end_write()
             if last and block < len(self.queries):
                 k.set_busy_bit(self.queries[block], "empty")
             self.turns.end_scores(block)
@@ -120,13 +122,13 @@ class Products:
             self._rescale(block)
         values.wait()
         self.turns.begin_values(block)
-        k.mma(self.output[block], weights, values.current, accumulate=not first, transposed=True)
-        k.set_busy_bit(weights, "empty")
+        k.mma(self.output[block], weights.tensor, values.current, accumulate=not first, transposed=True)
+        weights.end_read()
         self.turns.end_values(block)
         values.release()
 
     def _rescale(self, block: int) -> None:
         k, output, factor = self.k, self.output[block], self.factor[block]
-        k.elementwise("copy", factor, self.factors[block])
-        k.set_busy_bit(self.factors[block], "empty")
+        k.elementwise("copy", factor, self.factors[block].tensor)
+        self.factors[block].end_read()
         k.elementwise("mul", output, output, factor)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.attention.sm90_fiber_channel import Channel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
+from heddle.kernels.attention.sm90_fiber_masks import mask_keys
 from heddle.kernels.attention.sm90_fiber_memory import GROUP
 from heddle.kernels.attention.softmax import OnlineSoftmax
-from heddle.lang import Builder, Index, Item, RegisterHandle, RegisterPart
+from heddle.lang import Builder, Index, Item, RegisterPart
 
 CHUNK = 8
 """Columns of scores that are exponentiated together; the sums of a chunk wait for the exponentials of the next."""
@@ -22,7 +23,7 @@ class Softmax:
         problem: AttentionProblem,
         config: FiberConfig,
         block: int,
-        channels: tuple[RegisterHandle, RegisterHandle, RegisterHandle],
+        channels: tuple[Channel, Channel, Channel],
     ) -> None:
         self.k, self.problem, self.config, self.block = k, problem, config, block
         self.scores, self.weights, self.factor = channels
@@ -49,9 +50,11 @@ class Softmax:
 
     def _step(self, item: Item, masked_col: Index | None, first: bool = False) -> None:
         """One block of keys; `masked_col`: the first of its columns, if some do not take part."""
+        self.scores.begin_read()
         self._maximum(item, masked_col)
         if not first:
             self._give_factor()
+        self.weights.begin_write()
         waiting: int | None = None
         for col in range(0, self.config.tile_n, CHUNK):
             self._exponentiate(item, masked_col, col)
@@ -59,13 +62,13 @@ class Softmax:
                 self._finish(waiting)
             waiting = col
         assert waiting is not None
-        self.k.set_busy_bit(self.scores, "empty")
+        self.scores.end_read()
         self._finish(waiting)
-        self.k.set_busy_bit(self.weights, "full")
+        self.weights.end_write()
 
     def _maximum(self, item: Item, masked_col: Index | None) -> None:
         if masked_col is None:
-            self.online.maximum(self.scores)
+            self.online.maximum(self.scores.tensor)
             return
         self.online.remember()
         for col in range(0, self.config.tile_n, CHUNK):
@@ -76,21 +79,13 @@ class Softmax:
 
     def _masked(self, item: Item, masked_col: Index, col: int) -> RegisterPart:
         chunk = self.exponentials[col // CHUNK % 2]
-        self.k.elementwise("copy", chunk, self.scores.columns(col, CHUNK))
-        self.k.mask(
-            chunk,
-            row=item.row + self.block * BLOCK_M,
-            col=masked_col + col,
-            causal=self.problem.causal,
-            limit=self.problem.seqlen_kv,
-            diagonal=self.problem.diagonal,
-            row_divisor=planes(self.problem, self.config).pack,
-        )
+        self.k.elementwise("copy", chunk, self.scores.tensor.columns(col, CHUNK))
+        mask_keys(self.k, self.problem, self.config, item, chunk, self.block, masked_col + col)
         return chunk.columns(0, CHUNK)
 
     def _exponentiate(self, item: Item, masked_col: Index | None, col: int) -> None:
         chunk = self.exponentials[col // CHUNK % 2]
-        source = self.scores.columns(col, CHUNK) if masked_col is None else self._masked(item, masked_col, col)
+        source = self.scores.tensor.columns(col, CHUNK) if masked_col is None else self._masked(item, masked_col, col)
         scale = (self.online.scale,)
         self.k.elementwise("exp2_scaled_sub", chunk, source, self.online.scaled, scalars=scale)
 
@@ -98,9 +93,10 @@ class Softmax:
         """Add a chunk to the sums and round it to the type of V, where the second product reads it."""
         chunk = self.exponentials[col // CHUNK % 2]
         self.online.add(chunk)
-        self.k.elementwise("cast", self.weights.columns(col, CHUNK), chunk)
+        self.k.elementwise("cast", self.weights.tensor.columns(col, CHUNK), chunk)
 
     def _give_factor(self) -> None:
         """What O is multiplied by: the correction of a new maximum, or 1 / sum at the end of a tile."""
-        self.k.elementwise("copy", self.factor, self.online.correction)
-        self.k.set_busy_bit(self.factor, "full")
+        self.factor.begin_write()
+        self.k.elementwise("copy", self.factor.tensor, self.online.correction)
+        self.factor.end_write()

@@ -122,6 +122,14 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
     },
 }
 """What kernels of mode fiber are lowered with, by generation."""
+PHASED: Mapping[str, dict[type[t.Op], Handler]] = {
+    "sm_90": {
+        **GENERATIONS["sm_90"],
+        t.Arrive: fiber.lower_phased_arrive,
+        t.SetFiberNum: fiber.lower_set_fiber_num,
+    },
+}
+"""The same for kernels of mode fiber that barriers order, for machines without full and empty bits."""
 NESTED = {
     t.For: flow.lower_for,
     t.ForEachItem: flow.lower_for_each_item,
@@ -185,9 +193,10 @@ def _handlers(writer: RoleWriter) -> Mapping[type[t.Op], Handler]:
     architecture, mode = writer.program.architecture, writer.program.mode
     if mode != "fiber":
         return GENERATIONS[architecture]
-    if architecture not in FIBER:
-        raise UnsupportedError(f"kernels of mode fiber are lowered for {', '.join(FIBER)}, not for {architecture}")
-    return FIBER[architecture]
+    table = FIBER if writer.tables.bits else PHASED
+    if architecture not in table:
+        raise UnsupportedError(f"such kernels of mode fiber are lowered for {', '.join(table)}, not for {architecture}")
+    return table[architecture]
 
 
 def _declare_objects(tables: Tables) -> None:

@@ -53,6 +53,14 @@ def lower_arrive(writer: RoleWriter, op: Arrive) -> None:
     )
 
 
+def lower_phased_arrive(writer: RoleWriter, op: Arrive) -> None:
+    """One arrival, once what this role has written to the pool is there (without bits, the barrier says so)."""
+    reference = writer.barrier(op.barrier)
+    address = barrier_address(writer, op.barrier)
+    written = {operand.value: None for draft in writer.code for operand in draft.dst if operand.value.file == "pool"}
+    writer.emit("SYNCS.ARRIVE", src=(address,), after=map(whole, written), barrier=reference, by=op.by)
+
+
 def _last_fragments(writer: RoleWriter, tile: str) -> list[Operand]:
     """What the last step of the products with this first operand reads of it: the unit reads in order."""
     products = [op for op, _ in walk_body(writer.role.body, Place(writer.role)) if isinstance(op, Mma) and op.a == tile]

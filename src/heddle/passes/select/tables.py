@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from heddle.errors import SourceLocation, UnsupportedError, UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import GlobalRef, TileProgram
+from heddle.ir.tile_walk import uses_bits
 from heddle.ir.warp import Access, DataObject, Effect, Source, Stream, Tensor, Work
 from heddle.passes.draft import Value
 
@@ -32,6 +33,10 @@ class Tables:
     streams: dict[tuple[object, ...], Stream] = field(default_factory=dict)
     columns: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     pool: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    bits: bool = field(init=False)  # full and empty bits order the wefts
+
+    def __post_init__(self) -> None:
+        self.bits = uses_bits(self.program)
 
     def pool_values(self, name: str, bands: int, registers: int, align: int) -> tuple[Value, ...]:
         """The values of a pool tensor, one a band, the same in every role; ids of roles' own values are positive."""

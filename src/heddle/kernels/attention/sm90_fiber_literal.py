@@ -1,0 +1,112 @@
+"""H100's attention where wefts own no registers and share none: scores, weights and factors pass through shared memory.
+
+The paper words its first ablation step so ("shared-memory exchange"): roles and warp-group instructions as in
+`sm90_fiber_phased`, barriers for order, and every tensor that another role reads is written to shared memory.
+"""
+
+from __future__ import annotations
+
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.attention.sm90_fiber_channel import SharedChannel
+from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
+from heddle.kernels.attention.sm90_fiber_masks import mask_keys
+from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
+from heddle.kernels.attention.softmax import OnlineSoftmax
+from heddle.lang import Builder, Index, Item
+
+
+class LiteralProducts:
+    """Scores and values of all blocks, by warp-group instructions with all first operands in shared memory."""
+
+    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, memory: Memory) -> None:
+        self.k, self.config, self.memory, d = k, config, memory, problem.head_dim
+        blocks, tile, grid = range(config.groups), (BLOCK_M, config.tile_n), (GROUP, 1)
+        self.scores = [SharedChannel(k, f"scores{b}", tile, "fp32") for b in blocks]
+        self.weights = [SharedChannel(k, f"weights{b}", tile, problem.dtype) for b in blocks]
+        self.factors = [SharedChannel(k, f"factor{b}", (BLOCK_M, 1), "fp32") for b in blocks]
+        self.sums = [k.registers(f"sums{b}", tile, "fp32", warps=grid) for b in blocks]
+        self.output = [k.registers(f"output{b}", (BLOCK_M, d), "fp32", warps=grid) for b in blocks]
+        self.factor = [k.registers(f"own_factor{b}", (BLOCK_M, 1), "fp32", warps=grid) for b in blocks]
+
+    def score(self, item: Item) -> None:
+        """Scores of all blocks of rows with all blocks of keys; a block is stored while the next one is multiplied."""
+        k, memory = self.k, self.memory
+        memory.query_full.wait(memory.query_ring)
+        for _ in k.range(item.more + 1, name="keys"):
+            memory.keys.wait()
+            for block, sums in enumerate(self.sums):
+                k.mma(sums, memory.query_rows(block), memory.keys.current, accumulate=False)
+                k.mma_commit()
+            for block, sums in enumerate(self.sums):
+                k.mma_wait(pending=len(self.sums) - 1 - block)
+                self.scores[block].put(sums)
+            memory.keys.release()
+        memory.release_query()
+
+    def value(self, item: Item, block: int, more: bool) -> None:
+        """Values of all blocks of keys, then the output."""
+        k = self.k
+        self._values(block, first=True)
+        if more:
+            with k.when(item.more):
+                for _ in k.range(item.more, name="values"):
+                    self._values(block, first=False)
+        self._rescale(block)
+        self.memory.put_output(block, self.output[block])
+
+    def _values(self, block: int, first: bool) -> None:
+        k, values, weights = self.k, self.memory.values, self.weights[block]
+        if not first:
+            self._rescale(block)
+        values.wait()
+        weights.begin_read()
+        k.mma(self.output[block], weights.tile[:], values.current, accumulate=not first, transposed=True)
+        k.mma_commit()
+        k.mma_wait(pending=0)
+        weights.end_read()
+        values.release()
+
+    def _rescale(self, block: int) -> None:
+        self.factors[block].get(self.factor[block])
+        self.k.elementwise("mul", self.output[block], self.output[block], self.factor[block])
+
+
+class LiteralSoftmax:
+    """One block of 64 rows, in registers of the role's own between a load and a store."""
+
+    def __init__(
+        self, k: Builder, problem: AttentionProblem, config: FiberConfig, block: int, products: LiteralProducts
+    ) -> None:
+        self.k, self.problem, self.config, self.block = k, problem, config, block
+        self.scores, self.weights = products.scores[block], products.weights[block]
+        self.factor = products.factors[block]
+        self.own = k.registers(f"own_scores{block}", (BLOCK_M, config.tile_n), "fp32", warps=(GROUP, 1))
+        self.online = OnlineSoftmax(k, f"softmax{block}", problem, BLOCK_M, (GROUP, 1))
+
+    def tile(self, item: Item, has_masked: bool, has_plain: bool) -> None:
+        """All blocks of keys of a tile, from the last one, and the factor 1 / sum."""
+        k, config = self.k, self.config
+        ragged = self.problem.causal or self.problem.seqlen_kv % config.tile_n > 0
+        self.online.begin()
+        self._step(item, item.last if ragged else None, first=True)
+        if has_masked:
+            with k.when(item.masked):
+                for block in k.range(item.masked, name="masked"):
+                    self._step(item, item.last - config.tile_n + block * -config.tile_n)
+        if has_plain:
+            with k.when(item.plain):
+                for _ in k.range(item.plain, name="plain"):
+                    self._step(item, None)
+        self.online.finish()
+        self.factor.put(self.online.correction)
+
+    def _step(self, item: Item, masked_col: Index | None, first: bool = False) -> None:
+        self.scores.get(self.own)
+        if masked_col is not None:
+            mask_keys(self.k, self.problem, self.config, item, self.own, self.block, masked_col)
+        self.online.maximum(self.own)
+        if not first:
+            self.factor.put(self.online.correction)
+        self.online.exponentials(self.own)
+        self.online.add(self.own)
+        self.weights.put(self.own)
