@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import late_tiles
-from heddle.kernels.attention.sm100_fiber_config import GROUP, FiberConfig
+from heddle.kernels.attention.sm100_fiber_config import GROUP, FiberConfig, softmax_registers
 from heddle.kernels.attention.sm100_fiber_correction import Correction
 from heddle.kernels.attention.sm100_fiber_memory import Memory
 from heddle.kernels.attention.sm100_fiber_products import Products
@@ -23,8 +23,6 @@ COPY_REGISTERS = 4
 """Registers of a role that copies, or issues products."""
 CORRECTION_REGISTERS = 28
 """The same for rescaling O: a part of it, row factors, and what is converted and stored."""
-SOFTMAX_REGISTERS = 68
-"""The same for the softmax of a tile's part: two chunks, row values and temporaries."""
 
 
 @kernel
@@ -34,11 +32,11 @@ def attention_fiber(
     """Every hand-over between wefts is a pool tensor, columns of tensor memory or an mbarrier."""
     k.flops = problem.flops
     k.work_items(items, clusters=clusters, schedule=config.order)
-    memory = Memory(k, problem, config)
     has = {name: any(values) for name, values in items.items()}
+    memory = Memory(k, problem, config, has["more"])
     late = late_tiles(problem, config)
     softmax = {
-        f"softmax{tile.index}_{part}": Softmax(k, problem, config, tile, part)
+        f"softmax{tile.index}_{part}": Softmax(k, problem, config, memory.lanes_of(tile), part)
         for tile in memory.tiles
         for part in range(config.parts)
     }
@@ -60,7 +58,7 @@ def attention_fiber(
         products.run(has)
 
     for name, part in softmax.items():
-        with k.role(name, window=part.tile.index, registers=SOFTMAX_REGISTERS):
+        with k.role(name, window=part.tile.index, registers=softmax_registers(problem, config)):
             for item in k.work():
                 part.run(item, has, late[part.tile.index])
 
@@ -68,6 +66,6 @@ def attention_fiber(
         correction.run(has)
 
     for name, tile in queries.items():
-        with k.role(name, window=tile.index, registers=COPY_REGISTERS):
+        with k.role(name, window=1 - tile.index, registers=COPY_REGISTERS):
             for _ in k.work():
                 memory.fragments(tile)

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from heddle.ir.warp_fiber import WINDOW
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import ROWS
 from heddle.kernels.attention.sm100_fa4_config import work_items as tiles_in_order
 
 GROUP = 4
 """Wefts of a role that computes: one for each quarter of the 128 lanes of tensor memory."""
+LANES = 2
+"""Scores that are under way at a time: one is multiplied while the other is exponentiated."""
+REGISTER_BYTES, QUAD = 4, 4
+OTHER_REGISTERS = 48
+"""Registers of a window for roles beside the softmax, row values in the pool, tokens, and the last quad."""
+MOST_SOFTMAX_REGISTERS = 68
+"""More gives the scheduler no more to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiberConfig(AttentionConfig):
     """`groups` tiles of 128 rows a FIBER-thread; `stages` blocks of K and as many of V.
 
+    Two tiles of a step have the same keys; a single one takes its keys in two blocks, `lanes` in turn either way.
     `parts`: groups of softmax wefts a tile, each with its share of the columns. `chunk`: columns of scores that such a
     weft has in registers at a time, of which it holds two. `exp_period`, `exp_share`, `rescaled`: as in FlashAttention
     4, but in all columns.
@@ -23,6 +32,16 @@ class FiberConfig(AttentionConfig):
 
     parts: int = 1
     chunk: int = 16
+
+    @property
+    def lanes(self) -> int:
+        """Scores of a step, each with a place of its own in tensor memory."""
+        return LANES
+
+    @property
+    def keys(self) -> int:
+        """Keys of a block of K and V."""
+        return self.tile_n * self.groups // LANES
 
     def label(self) -> str:
         """Return a short name, as in `fiber 256x128 g2 s2 p1x16 poly4/16 rescale0 static`."""
@@ -57,6 +76,17 @@ def work_items(problem: AttentionProblem, config: FiberConfig, clusters: int) ->
 
 
 def shared_bytes(problem: AttentionProblem, config: FiberConfig) -> int:
-    """Return the shared memory of the tiles: Q of both, O of one, and the stages of K and V."""
-    rows = config.tile_m + ROWS + 2 * config.stages * config.tile_n
-    return rows * problem.head_dim * problem.element_bytes
+    """Return the shared memory of the tiles: Q, up to 128 columns of O of one, and the stages of K and V."""
+    rows = config.tile_m + 2 * config.stages * config.keys
+    return (rows * problem.head_dim + ROWS * min(problem.head_dim, ROWS)) * problem.element_bytes
+
+
+def softmax_registers(problem: AttentionProblem, config: FiberConfig) -> int:
+    """Return the registers of a softmax role: two chunks, row values and temporaries, as far as a window has room.
+
+    A window holds one tile of Q (of a single tile the other one does), the weights, and the roles beside the softmax.
+    """
+    query = problem.head_dim * problem.element_bytes // REGISTER_BYTES if config.groups > 1 else 0
+    weights = config.tile_n * problem.element_bytes // REGISTER_BYTES
+    left = (WINDOW - query - weights - OTHER_REGISTERS) // config.parts
+    return min(MOST_SOFTMAX_REGISTERS, left // QUAD * QUAD)

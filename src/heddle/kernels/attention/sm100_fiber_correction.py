@@ -37,19 +37,22 @@ class Correction:
                 self.finish(tile, item, has["next"])
 
     def steps(self, item: Item, has: dict[str, bool]) -> None:
-        """All blocks but the first; those with masks rescale tiles that had no key before."""
-        k, count = self.k, len(self.memory.tiles)
+        """All blocks but a tile's first; those with masks rescale tiles that had no key before."""
+        k, lanes, count = self.k, self.memory.lanes, len(self.memory.tiles)
+        for lane in lanes[count:]:  # of the first step
+            self.step(lane.tile, rescales=False)
         policies = {"masked": self.late, "rescaled": (True,) * count, "plain": (False,) * count}
         for name, rescales in policies.items():
             if has[name]:
                 with k.when(getattr(item, name)):
                     for _ in k.range(getattr(item, name), name=name):
-                        for tile in self.memory.tiles:
-                            self.step(tile, rescales[tile.index])
+                        for lane in lanes:
+                            self.step(lane.tile, rescales[lane.tile.index])
 
     def step(self, tile: Tile, rescales: bool) -> None:
         """Look at the row factors of a block, and rescale where the policy says so."""
         k = self.k
+        assert tile.factor is not None  # there are blocks that may need it
         k.elementwise("check", self.factor, tile.factor)
         k.set_busy_bit(tile.factor, "empty")
         tile.added.take()
@@ -66,17 +69,20 @@ class Correction:
         k, memory = self.k, self.memory
         self.sum(tile)
         tile.added.take()
-        memory.output_empty.wait(memory.output_ring, flip=True)
+        width = memory.output.tile.cols
         for col in range(0, memory.d, COLUMNS):
+            if col % width == 0:
+                memory.output_empty.wait(memory.output_ring, flip=True)
             k.load(self.part, tile.output[:].columns(col, COLUMNS))
             k.elementwise("mul", self.part, self.part, self.factor)
-            k.store(memory.output[:].part(col=col, cols=COLUMNS), self.part)
-        if follows:
-            with k.when(item.next):
-                tile.ready.give()
-        k.fence()
-        memory.output_full.arrive(memory.output_ring)
-        memory.output_ring.advance()
+            k.store(memory.output[:].part(col=col % width, cols=COLUMNS), self.part)
+            if follows and col + COLUMNS == memory.d:
+                with k.when(item.next):
+                    tile.ready.give()
+            if (col + COLUMNS) % width == 0:
+                k.fence()
+                memory.output_full.arrive(memory.output_ring)
+                memory.output_ring.advance()
 
     def sum(self, tile: Tile) -> None:
         """The reciprocal of the sum over all parts."""

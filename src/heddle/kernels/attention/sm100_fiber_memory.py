@@ -12,13 +12,17 @@ STRIP_BYTES = 128
 """A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
 
 
+OUTPUT_COLUMNS = 128
+"""Columns of O that shared memory has room for."""
+
+
 class Blocks:
     """K or V: `stages` blocks in shared memory, filled by the loading weft, given back by those that multiply."""
 
     def __init__(self, memory: Memory, name: str, source: GlobalHandle) -> None:
         k, config = memory.k, memory.config
         self.k, self.source, self.strip = k, source, memory.strip
-        self.tile = k.shared(name, (config.tile_n, memory.d), memory.dtype, stages=config.stages)
+        self.tile = k.shared(name, (config.keys, memory.d), memory.dtype, stages=config.stages)
         self.ring = k.ring(f"{name}_ring", config.stages)
         self.full = k.barrier(f"{name}_full", arrivals=1, stages=config.stages)
         self.empty = k.barrier(f"{name}_empty", arrivals=GROUP, stages=config.stages)
@@ -47,38 +51,48 @@ class Blocks:
 
 
 class Tile:
-    """A query tile. In tensor memory: scores S and output O. In the pool, all of them between two roles:
+    """A query tile: its output O in tensor memory, and in the pool what passes between two roles.
 
-    `query`: Q as fragments. `weights`: P as fragments, by part. `factor`: by what to rescale O. `sums`: of P's rows, by
-    part. `peaks`: the maxima of the parts, for the other part. Tokens: `issued`: the last product of S has been issued
-    (to each part); `added`: a product into O has been issued; `ready`: O may be written by the next.
+    `query`: Q as fragments. `factor`: by what to rescale O. `sums`: of P's rows, by part. Tokens: `added`: a product
+    into O has been issued; `ready`: O may be written by the next.
     """
 
-    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, index: int) -> None:
-        d, dtype, parts = problem.head_dim, problem.dtype, range(config.parts)
-
-        def column(name: str) -> RegisterHandle:
-            return k.pool(f"{name}{index}", (ROWS, 1), "fp32")[0]
-
-        self.index, self.width = index, config.tile_n // config.parts
-        self.scores = k.tensor_memory(f"s{index}", (ROWS, config.tile_n), "fp32")
+    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, index: int, rescaled: bool) -> None:
+        d, dtype = problem.head_dim, problem.dtype
+        self.index = index
         self.output = k.tensor_memory(f"o{index}", (ROWS, d), "fp32")
         self.query = k.pool(f"query{index}_", (ROWS, d), dtype)[0]
-        self.weights = [k.pool(f"weights{index}_{p}", (ROWS, self.width), dtype)[0] for p in parts]
-        self.sums = [column(f"sum{p}_") for p in parts]
-        self.peaks = [column(f"peak{p}_") for p in parts] if config.parts > 1 else []
-        self.factor = column("factor")
-        self.issued = [k.token(f"issued{p}_{index}") for p in parts]
+        self.sums = [k.pool(f"sum{p}_{index}", (ROWS, 1), "fp32")[0] for p in range(config.parts)]
+        self.factor = k.pool(f"factor{index}", (ROWS, 1), "fp32")[0] if rescaled else None
         self.added, self.ready = k.token(f"added{index}"), k.token(f"ready{index}")
         self.query_shared = k.shared(f"q{index}", (ROWS, d), dtype)
         self.query_full = k.barrier(f"q{index}_full", arrivals=1)
         self.query_empty = k.barrier(f"q{index}_empty", arrivals=GROUP)
 
 
+class Lane:
+    """Scores S of one tile with one block of keys in tensor memory, and weights P in the pool, by part.
+
+    The lanes of a step take turns. Two tiles have a lane each, with the same keys; a single tile has two, whose keys
+    lie one behind the other. `keys_at`: first key in the step. `takes`, `ends`: it is the first, the last with its
+    block of K and V. `issued`: a token to each part, after the last product of S. `peaks`: the maxima of the parts.
+    """
+
+    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, index: int, tile: Tile) -> None:
+        parts, own_keys = range(config.parts), config.lanes > config.groups
+        self.index, self.tile, self.width = index, tile, config.keys // config.parts
+        self.keys_at = index * config.keys if own_keys else 0
+        self.takes, self.ends = own_keys or index == 0, own_keys or index == config.lanes - 1
+        self.scores = k.tensor_memory(f"s{index}", (ROWS, config.keys), "fp32")
+        self.weights = [k.pool(f"weights{index}_{p}", (ROWS, self.width), problem.dtype)[0] for p in parts]
+        self.issued = [k.token(f"issued{p}_{index}") for p in parts]
+        self.peaks = [k.pool(f"peak{p}_{index}", (ROWS, 1), "fp32")[0] for p in parts] if config.parts > 1 else []
+
+
 class Memory:
     """All memory of a FIBER-thread."""
 
-    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig) -> None:
+    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, more: bool) -> None:
         self.k, self.config, self.d, self.dtype = k, config, problem.head_dim, problem.dtype
         self.strip = STRIP_BYTES // problem.element_bytes
         layout, suffix = planes(problem, config), "_packed" if config.packed else ""
@@ -86,28 +100,43 @@ class Memory:
         keys = (problem.batch * problem.heads_kv, problem.seqlen_kv, self.d)
         self.q_global = k.tensor(f"Q{suffix}", queries, problem.dtype)
         self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
-        self.tiles = tuple(Tile(k, problem, config, index) for index in range(config.groups))
+        rescaled = more or config.lanes > config.groups
+        self.tiles = tuple(Tile(k, problem, config, index, rescaled) for index in range(config.groups))
+        owners = [self.tiles[index % config.groups] for index in range(config.lanes)]
+        self.lanes = tuple(Lane(k, problem, config, index, tile) for index, tile in enumerate(owners))
         self.keys = Blocks(self, "k", k.tensor("K", keys, problem.dtype))
         self.values = Blocks(self, "v", k.tensor("V", keys, problem.dtype))
         self.item = k.ring("item_ring", 1)
-        self.output = k.shared("out", (ROWS, self.d), problem.output_dtype)
+        self.output = k.shared("out", (ROWS, min(self.d, OUTPUT_COLUMNS)), problem.output_dtype)
         self.output_ring = k.ring("out_ring", 1)
         self.output_full = k.barrier("out_full", arrivals=GROUP)
         self.output_empty = k.barrier("out_empty", arrivals=1)
 
+    def lanes_of(self, tile: Tile) -> list[Lane]:
+        """The lanes of a tile, in turn."""
+        return [lane for lane in self.lanes if lane.tile is tile]
+
     def load(self, item: Item, more: bool) -> None:
-        """Q of both tiles, and K one block ahead of V, from the last block that the tiles see to the first."""
+        """Q of all tiles, and K one step ahead of V, from the last keys that the tiles see to the first."""
         k, tile_n = self.k, self.config.tile_n
         for tile in self.tiles:
             self._load_query(tile, item)
         self.item.advance()
-        self.keys.load(item, item.last)
+        self._load_step(self.keys, item, item.last)
         if more:
             with k.when(item.more):
                 for block in k.range(item.more, name="block"):
-                    self.keys.load(item, item.last - tile_n + block * -tile_n)
-                    self.values.load(item, item.last + block * -tile_n)
-        self.values.load(item, Index())
+                    for lane in self.lanes:
+                        if lane.takes:
+                            row = item.last + block * -tile_n + lane.keys_at
+                            self.keys.load(item, row - tile_n)
+                            self.values.load(item, row)
+        self._load_step(self.values, item, Index())
+
+    def _load_step(self, blocks: Blocks, item: Item, row: Index) -> None:
+        for lane in self.lanes:
+            if lane.takes:
+                blocks.load(item, row + lane.keys_at)
 
     def _load_query(self, tile: Tile, item: Item) -> None:
         tile.query_empty.wait(self.item, flip=True)
@@ -126,12 +155,13 @@ class Memory:
         self.item.advance()
 
     def store(self, item: Item) -> None:
-        """O of one tile after the other to global memory."""
+        """O of one tile after the other, as many columns at a time as are staged, to global memory."""
         for tile in self.tiles:
-            self.output_full.wait(self.output_ring)
-            for col in range(0, self.d, self.strip):
-                target = self.o_global[item.q_plane, item.row + tile.index * ROWS, col]
-                self.k.tma_store(target, self.output[:].part(col=col, cols=self.strip))
-            self.k.tma_store_wait(pending=0)
-            self.output_empty.arrive(self.output_ring)
-            self.output_ring.advance()
+            for first in range(0, self.d, OUTPUT_COLUMNS):
+                self.output_full.wait(self.output_ring)
+                for col in range(0, min(self.d, OUTPUT_COLUMNS), self.strip):
+                    target = self.o_global[item.q_plane, item.row + tile.index * ROWS, first + col]
+                    self.k.tma_store(target, self.output[:].part(col=col, cols=self.strip))
+                self.k.tma_store_wait(pending=0)
+                self.output_empty.arrive(self.output_ring)
+                self.output_ring.advance()

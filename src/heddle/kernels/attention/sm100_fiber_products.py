@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from heddle.kernels.attention.sm100_fiber_memory import Memory, Tile
+from heddle.kernels.attention.sm100_fiber_memory import Lane, Memory
 from heddle.lang import Builder, Item
 
 
 class Products:
-    """S = Q K^T of the next block, then O += P V of this one, tile by tile; the order does not end with an item.
+    """S = Q K^T of the next step, then O += P V of this one, lane by lane; the order does not end with an item.
 
-    Each of the two waits for the softmax of its tile alone, so that one tile multiplies while the other exponentiates.
+    Each of the two waits for the softmax of its lane alone, so that one lane multiplies while the other exponentiates.
     """
 
     def __init__(self, k: Builder, memory: Memory) -> None:
@@ -38,11 +38,13 @@ class Products:
 
     def begin(self, last: bool) -> None:
         """The first scores of all."""
-        for tile in self.memory.tiles:
-            self.first_scores(tile, last)
+        for lane in self.memory.lanes:
+            self.next_scores(lane, last)
+            if lane.ends:
+                self.memory.keys.release(lane.tile.query)
 
     def many(self, item: Item, inner: bool) -> None:
-        """Two or more blocks after the first."""
+        """Two or more steps after the first."""
         k = self.k
         self.step(release=False, first=True)
         if inner:
@@ -52,67 +54,63 @@ class Products:
         self.step(last=True)
 
     def step(self, *, last: bool = False, release: bool = True, first: bool | None = None) -> None:
-        """Scores of a block and values of the one before it.
+        """Scores of a step and values of the one before it.
 
-        `last`: of the item, so that its Q is given back. `release`: give back the values of the block before that one.
+        `last`: of the item, so that its Q is given back. `release`: give back the values of the step before that one.
         """
         overwrites = not release if first is None else first
-        memory = self.memory
-        memory.keys.wait()
-        for tile in memory.tiles:
-            self.scores(tile, last)
-            if tile.index == 0:
-                if release:
-                    memory.values.release(memory.tiles[-1].weights[-1])
-                memory.values.wait()
-            else:
-                memory.keys.ring.advance()
-            self.add(tile, accumulate=not overwrites)
-        memory.keys.release(memory.tiles[-1].query)
-        memory.values.ring.advance()
+        for lane in self.memory.lanes:
+            self.next_scores(lane, last)
+            self.add(lane, accumulate=not overwrites, release=release)
+            if lane.ends:
+                self.memory.keys.release(lane.tile.query)
 
     def end(self, item: Item, has: dict[str, bool], accumulate: bool) -> None:
-        """The last values of an item, each behind the first scores of the next item's tile."""
+        """The last values of an item, each behind the first scores of the next item."""
         k, memory = self.k, self.memory
-        for tile in memory.tiles:
+        if accumulate:  # here already: the next item's first keys come behind these values
+            memory.values.release(memory.lanes[-1].weights[-1])
+        for lane in memory.lanes:
             for name in ("next_only", "next_more"):
                 if has[name]:
                     with k.when(getattr(item, name)):
-                        self.first_scores(tile, last=name == "next_only")
-            if tile.index == 0:
-                if accumulate:
-                    memory.values.release(memory.tiles[-1].weights[-1])
-                memory.values.wait()
-            self.add(tile, accumulate)
-        memory.values.ring.advance()
-        memory.values.release(memory.tiles[-1].weights[-1])
+                        self.next_scores(lane, last=name == "next_only")
+            self.add(lane, accumulate, release=False)
+            if lane.ends and has["next"]:
+                with k.when(item.next):
+                    memory.keys.release(lane.tile.query)
+        memory.values.release(memory.lanes[-1].weights[-1])
 
-    def first_scores(self, tile: Tile, last: bool) -> None:
-        """Scores of an item's first block; the block is given back behind the last tile's."""
-        memory = self.memory
-        if tile.index == 0:
-            memory.keys.wait()
-        self.scores(tile, last)
-        if tile is memory.tiles[-1]:
-            memory.keys.ring.advance()
-            memory.keys.release(tile.query)
-
-    def scores(self, tile: Tile, last: bool) -> None:
+    def next_scores(self, lane: Lane, last: bool) -> None:
         """S = Q K^T, once all of the last S has been read; tokens tell the softmax that this is the next S."""
-        k = self.k
-        k.mma(tile.scores[:], tile.query, self.memory.keys.current, accumulate=False)
-        k.set_busy_bit(tile.scores[:], "full")
-        if last:
-            k.set_busy_bit(tile.query, "empty")
-        for token in tile.issued:
+        k, keys, lanes = self.k, self.memory.keys, self.memory.lanes
+        if lane.takes:
+            keys.wait()
+        k.mma(lane.scores[:], lane.tile.query, keys.current, accumulate=False)
+        k.set_busy_bit(lane.scores[:], "full")
+        if last and all(other.tile is not lane.tile for other in lanes[lane.index + 1 :]):
+            k.set_busy_bit(lane.tile.query, "empty")
+        for token in lane.issued:
             token.give()
+        if lane.ends:
+            keys.ring.advance()
 
-    def add(self, tile: Tile, accumulate: bool) -> None:
-        """O += P V, as soon as O is rescaled, and of P what a step needs is there."""
-        k = self.k
-        tile.ready.take()
-        for part, weights in enumerate(tile.weights):
-            rows = self.memory.values.current.part(row=part * tile.width, rows=tile.width)
-            k.mma(tile.output[:], weights, rows, accumulate=accumulate or part > 0, transposed=True)
+    def add(self, lane: Lane, accumulate: bool, release: bool) -> None:
+        """O += P V, as soon as O is rescaled, and of P what a step needs is there.
+
+        `release`: in front of it, give back what the step before has left; other blocks are given back anyway.
+        """
+        k, values, before = self.k, self.memory.values, self.memory.lanes[lane.index - 1]
+        if lane.takes:
+            if release or lane.index:
+                values.release(before.weights[-1])
+            values.wait()
+        lane.tile.ready.take()
+        earlier = accumulate or before.tile is lane.tile and lane.index > 0
+        for part, weights in enumerate(lane.weights):
+            rows = values.current.part(row=part * lane.width, rows=lane.width)
+            k.mma(lane.tile.output[:], weights, rows, accumulate=earlier or part > 0, transposed=True)
             k.set_busy_bit(weights, "empty")
-        tile.added.give()
+        lane.tile.added.give()
+        if lane.ends:
+            values.ring.advance()

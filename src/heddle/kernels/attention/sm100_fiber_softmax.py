@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from heddle.ir.warp_fiber import TENSOR_COLUMNS
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import ROWS
 from heddle.kernels.attention.sm100_fiber_config import GROUP, FiberConfig
-from heddle.kernels.attention.sm100_fiber_memory import Tile
+from heddle.kernels.attention.sm100_fiber_memory import Lane
 from heddle.kernels.attention.softmax import LOG2_E, LOWEST
 from heddle.lang import Builder, Index, Item, RegisterHandle
 
@@ -18,14 +18,17 @@ BUFFERS = 2
 
 
 class Softmax:
-    """The code of one part of a tile: columns [part * width, (part + 1) * width) of S and P.
+    """The code of one part of a tile's lanes: columns [part * width, (part + 1) * width) of S and P.
 
     Whether the maximum of a block replaces the running one is a policy (`rescales`), as in FlashAttention 4 here.
     """
 
-    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, tile: Tile, part: int) -> None:
-        self.k, self.problem, self.config, self.tile, self.part = k, problem, config, tile, part
-        self.scale, self.name = problem.scale * LOG2_E, f"{tile.index}_{part}"
+    def __init__(
+        self, k: Builder, problem: AttentionProblem, config: FiberConfig, lanes: Sequence[Lane], part: int
+    ) -> None:
+        self.k, self.problem, self.config, self.lanes, self.part = k, problem, config, tuple(lanes), part
+        self.tile, self.lane = lanes[0].tile, lanes[0]
+        self.scale, self.name = problem.scale * LOG2_E, f"{lanes[0].tile.index}_{part}"
         self.buffers = [self._registers(f"chunk{i}", config.chunk) for i in range(BUFFERS)]
         self.highest, self.found, self.drop = self._column("highest"), self._column("found"), self._column("drop")
         self.change, self.scaled, self.total = self._column("change"), self._column("scaled"), self._column("total")
@@ -53,8 +56,15 @@ class Softmax:
         self.give(self.tile.sums[self.part], self.total)
 
     def step(self, item: Item, col: Index | None, *, first: bool = False, rescales: bool = False) -> None:
+        """One step, lane by lane."""
+        for lane in self.lanes:
+            self.lane = lane
+            begins = first and lane is self.lanes[0]
+            self.block(item, None if col is None else col + lane.keys_at, first=begins, rescales=rescales)
+
+    def block(self, item: Item, col: Index | None, *, first: bool, rescales: bool) -> None:
         """One block: its maximum, then its exponentials, which are converted to weights chunk by chunk."""
-        self.tile.issued[self.part].take()
+        self.lane.issued[self.part].take()
         if not first:
             self.k.elementwise("copy", self.found, self.highest)
         self.walk(lambda chunk, buffer: self.search(item, col, chunk, buffer, first), gives_back=False)
@@ -64,14 +74,14 @@ class Softmax:
         else:
             self.next_maximum(rescales)
         self.walk(lambda chunk, buffer: self.exponentials(item, col, chunk, buffer, first), gives_back=True)
-        self.k.set_busy_bit(self.tile.weights[self.part], "full")
+        self.k.set_busy_bit(self.lane.weights[self.part], "full")
 
     # chunks
 
     @property
     def chunks(self) -> int:
         """Chunks of a block."""
-        return self.tile.width // self.config.chunk
+        return self.lane.width // self.config.chunk
 
     def walk(self, work: Callable[[int, RegisterHandle], None], gives_back: bool) -> None:
         """Load chunk after chunk, one ahead of the one that is worked on; `gives_back`: this is the last reading."""
@@ -84,13 +94,13 @@ class Softmax:
     def load(self, chunk: int, gives_back: bool) -> None:
         """Tensor memory to registers; columns are given back by groups that have a bit."""
         size = self.config.chunk
-        first = self.part * self.tile.width + chunk * size
-        box = self.tile.scores[:].columns(first, size)
+        first = self.part * self.lane.width + chunk * size
+        box = self.lane.scores[:].columns(first, size)
         self.k.load(self.buffers[chunk % BUFFERS], box)
         end = first + size
         if gives_back and end % TENSOR_COLUMNS == 0:
             width = max(size, TENSOR_COLUMNS)
-            self.k.set_busy_bit(self.tile.scores[:].columns(end - width, width), "empty")
+            self.k.set_busy_bit(self.lane.scores[:].columns(end - width, width), "empty")
 
     def mask(self, item: Item, col: Index, chunk: int, scores: RegisterHandle) -> None:
         """Leave out keys beyond the end and, if causal, behind the query."""
@@ -98,7 +108,7 @@ class Softmax:
         self.k.mask(
             scores,
             row=item.row + self.tile.index * ROWS,
-            col=col + (self.part * self.tile.width + chunk * self.config.chunk),
+            col=col + (self.part * self.lane.width + chunk * self.config.chunk),
             causal=problem.causal,
             limit=problem.seqlen_kv,
             diagonal=problem.diagonal,
@@ -122,7 +132,7 @@ class Softmax:
             k.elementwise("exp2_mixed", scores, scores, scalars=(config.exp_period, config.exp_share))
         else:
             k.elementwise("exp2", scores, scores)
-        k.elementwise("cast", self.tile.weights[self.part].columns(chunk * config.chunk, config.chunk), scores)
+        k.elementwise("cast", self.lane.weights[self.part].columns(chunk * config.chunk, config.chunk), scores)
         k.row_reduce("sum", self.total, scores, accumulate=not first or chunk > 0)
 
     # rows
@@ -139,10 +149,10 @@ class Softmax:
 
     def exchange(self, highest: RegisterHandle) -> None:
         """The maximum over all parts of the tile."""
-        for other, peak in enumerate(self.tile.peaks):
+        for other, peak in enumerate(self.lane.peaks):
             if other == self.part:
                 self.give(peak, highest)
-        for other, peak in enumerate(self.tile.peaks):
+        for other, peak in enumerate(self.lane.peaks):
             if other != self.part:
                 self.take(self.drop, peak)
                 self.k.elementwise("max", highest, highest, self.drop)
@@ -165,7 +175,7 @@ class Softmax:
             k.fill(self.unchanged, 1.0)
             k.elementwise("choose", self.change, self.unchanged, self.change)
             k.elementwise("choose", self.highest, self.highest, self.found)
-        if self.part == 0:
+        if self.part == 0 and self.tile.factor is not None:
             self.give(self.tile.factor, self.change)
         k.elementwise("scale", self.scaled, self.highest, scalars=(self.scale,))
         k.elementwise("mul", self.total, self.total, self.change)

@@ -7,6 +7,7 @@ what a weft computes from a row of tensor memory is an operand without any excha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from heddle.errors import UserError
@@ -129,9 +130,34 @@ def lower_store_tensor_memory(writer: RoleWriter, op: StoreTensorMemory) -> None
 
 
 def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
-    """LDS of 16 bytes of its row a lane: fragments of a matrix operand, too."""
-    stores.lower_load_shared(writer, op)
+    """LDS of 16 bytes of its row a lane, each with its own effect: a product may begin when its first step is there."""
+    tile, layout = writer.shared_tile(op.src.tile), writer.layout(op.dst)
+    if tile.dtype != layout.tile.dtype:
+        raise UserError(
+            f"shared tile {tile.name} is {tile.dtype}, register tile {op.dst} is {layout.tile.dtype}",
+            where=writer.where,
+        )
+    base = stores.shared_base(writer, op.src)
+    for count, part, memory, target in _shared_pieces(writer, op):
+        effect = writer.effect("copy", [memory], [target])
+        writer.emit("LDS", part, (base,), bytes=LANES * REGISTER_BYTES * count, effect=effect)
     writer.shared_reads += [whole(value) for value in writer.tile_values(op.dst)]
+
+
+def _shared_pieces(writer: RoleWriter, op: LoadShared) -> Iterator[tuple[int, Operand, Access, Access]]:
+    """Cut a lane's rows into accesses of four registers: registers, operand, and what is read and written."""
+    layout, box = writer.layout(op.dst), writer.shared_access(op.src)
+    elements = REGISTER_BYTES // dtype_bytes(layout.tile.dtype)
+    for band, value in enumerate(writer.tile_values(op.dst)):
+        place = layout.band(band, writer.tile_object(op.dst))
+        for first in range(0, value.count, stores.VECTOR_REGISTERS):
+            count = min(stores.VECTOR_REGISTERS, value.count - first)
+            part = replace(place, col=first * elements, cols=count * elements)
+            row = box.row + place.row
+            read = replace(
+                box, row=row, rows=place.rows, rank_row=place.rank_row, col=box.col + part.col, cols=part.cols
+            )
+            yield count, Operand(value, first, count), read, part
 
 
 def lower_fill(writer: RoleWriter, op: Fill) -> None:
