@@ -86,8 +86,9 @@ class Softmax:
     def _exponentiate(self, item: Item, masked_col: Index | None, col: int) -> None:
         chunk = self.exponentials[col // CHUNK % 2]
         source = self.scores.tensor.columns(col, CHUNK) if masked_col is None else self._masked(item, masked_col, col)
-        scale = (self.online.scale,)
-        self.k.elementwise("exp2_scaled_sub", chunk, source, self.online.scaled, scalars=scale)
+        # in two operations: the first one alone reads scores, which may be overwritten once they have been given back
+        self.k.elementwise("scaled_sub", chunk, source, self.online.scaled, scalars=(self.online.scale,))
+        self.k.elementwise("exp2", chunk, chunk)
 
     def _finish(self, col: int) -> None:
         """Add a chunk to the sums and round it to the type of V, where the second product reads it."""
