@@ -38,6 +38,7 @@ def test_report_holds_every_section() -> None:
         "How busy",
         "Where the warp cycles go",
         "Source lines",
+        "Synchronisation: ",
     ):
         assert part in shown
 

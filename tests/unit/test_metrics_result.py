@@ -29,6 +29,8 @@ from heddle.metrics._pipes import is_matrix
 from heddle.metrics.diff import flatten
 from heddle.metrics.occupancy import contexts
 from heddle.metrics.provenance import machine_hash, program_hash
+from heddle.metrics.stalls import cycles_by_role
+from heddle.metrics.synchronisation import synchronisation
 from heddle.sim.result import SimResult, Stall
 
 H100 = machine("h100")
@@ -227,3 +229,24 @@ def test_an_accumulator_is_needed_by_the_instruction_that_adds_to_it() -> None:
         Instruction(op="HGMMA", dst=Register(0, 8), shape=(64, 16, 16), dtype="fp16"),
     )
     assert register_profile(straight(*rows)).live.tolist() == [8, 8, 8, 0]  # type: ignore[arg-type]
+
+
+def test_synchronisation_counts_waits_for_other_warps_and_weighs_roles_by_what_they_issue() -> None:
+    result, program = ran(), tiny.program()
+    found = synchronisation(result, program)
+    cycles = cycles_by_role(result, program)
+    waits = {role: int(row[Stall.BARRIER] + row[Stall.MBARRIER]) for role, row in cycles.items()}
+    issued = sum(int(row[Stall.SELECTED]) for row in cycles.values())
+    assert sum(waits.values()) > 0
+    assert found["share"] == sum(waits.values()) / sum(int(row.sum()) for row in cycles.values())
+    weighted = sum(waits[role] / int(row.sum()) * int(row[Stall.SELECTED]) for role, row in cycles.items())
+    assert found["by_issue"] == pytest.approx(weighted / issued)
+
+
+def test_waits_for_own_matrix_products_are_no_synchronisation() -> None:
+    result, program = ran(), tiny.program()
+    before = synchronisation(result, program)["share"]
+    assert isinstance(before, float)
+    result.stalls[:, Stall.GMMA] += result.stalls[:, Stall.MBARRIER]
+    result.stalls[:, Stall.MBARRIER] = 0
+    assert synchronisation(result, program)["share"] < before

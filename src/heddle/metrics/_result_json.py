@@ -13,6 +13,7 @@ from heddle.metrics.occupancy import achieved, theoretical
 from heddle.metrics.registers import register_profile
 from heddle.metrics.roofline import roofline
 from heddle.metrics.speed_of_light import speed_of_light, verdict
+from heddle.metrics.synchronisation import synchronisation
 from heddle.sim.result import SimResult
 
 
@@ -91,6 +92,7 @@ def result_json(
     if profile:
         document["by_line"] = stalls.by_line(result, program)
         document["by_instruction"] = stalls.by_instruction(result, program)
+        document["synchronisation"] = synchronisation(result, program)
     return document
 
 

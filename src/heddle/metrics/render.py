@@ -116,6 +116,16 @@ def register_table(document: Document) -> Table:
     return table
 
 
+def synchronisation_text(document: Document) -> str:
+    """Return one line on the share of warp cycles spent waiting for other warps; needs a result with `--profile`."""
+    found = document["synchronisation"]
+    roles = ", ".join(f"{role} {percent(share)}" for role, share in found["by_role"].items())
+    return (
+        f"Synchronisation: {percent(found['share'])} of the warp cycles, {percent(found['by_issue'])} with roles"
+        f" weighted by their instructions ({roles})."
+    )
+
+
 def roofline_text(document: Document) -> str:
     """Return one line on the roofline position."""
     place = document["roofline"]
@@ -140,6 +150,8 @@ def report(document: Document) -> RenderableType:
     parts += [roofline_text(document), pipe_table(document), stall_table(document)]
     if "by_line" in document:
         parts += [line_table(document), register_table(document)]
+    if "synchronisation" in document:
+        parts.append(synchronisation_text(document))
     return Group(*parts)
 
 
