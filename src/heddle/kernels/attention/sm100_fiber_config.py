@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heddle.ir.warp_fiber import WINDOW
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
@@ -13,6 +13,8 @@ GROUP = 4
 """Wefts of a role that computes: one for each quarter of the 128 lanes of tensor memory."""
 LANES = 2
 """Scores that are under way at a time: one is multiplied while the other is exponentiated."""
+CHUNKS = (8, 16)
+"""Columns of scores in registers at a time: up to one step of the product with P, which begins when it is there."""
 REGISTER_BYTES, QUAD = 4, 4
 OTHER_REGISTERS = 48
 """Registers of a window for roles beside the softmax, row values in the pool, tokens, and the last quad."""
@@ -56,10 +58,10 @@ def work_items(problem: AttentionProblem, config: FiberConfig, clusters: int) ->
     `first`: nothing runs before the item, with `first_only` and `first_more` whether it has one block or more; `next`
     and its variants say the same of the item that follows.
     """
-    items = tiles_in_order(problem, config)
+    rolls = config.order == "static"
+    items = _dealt(problem, config, clusters) if rolls and problem.causal else tiles_in_order(problem, config)
     more = items["more"]
     count = len(more)
-    rolls = config.order == "static"
     first = [int(not rolls or i < clusters) for i in range(count)]
     following = [more[i + clusters] if rolls and i + clusters < count else -1 for i in range(count)]
     return {
@@ -73,6 +75,17 @@ def work_items(problem: AttentionProblem, config: FiberConfig, clusters: int) ->
         "next_only": [int(m == 0) for m in following],
         "next_more": [int(m > 0) for m in following],
     }
+
+
+def _dealt(problem: AttentionProblem, config: FiberConfig, clusters: int) -> dict[str, list[int]]:
+    """Return items of unequal length, longest first, dealt out to and fro, so that all get equal sums."""
+    items = tiles_in_order(problem, replace(config, order="launch"))
+    count = len(items["row"])
+    order: list[int] = []
+    for round_, begin in enumerate(range(0, count, clusters)):
+        dealt = range(begin, min(begin + clusters, count))
+        order += reversed(dealt) if round_ % 2 else dealt
+    return {name: [values[i] for i in order] for name, values in items.items()}
 
 
 def shared_bytes(problem: AttentionProblem, config: FiberConfig) -> int:

@@ -106,7 +106,7 @@ class Products:
                 values.release(before.weights[-1])
             values.wait()
         lane.tile.ready.take()
-        earlier = accumulate or before.tile is lane.tile and lane.index > 0
+        earlier = accumulate or (before.tile is lane.tile and lane.index > 0)
         for part, weights in enumerate(lane.weights):
             rows = values.current.part(row=part * lane.width, rows=lane.width)
             k.mma(lane.tile.output[:], weights, rows, accumulate=earlier or part > 0, transposed=True)

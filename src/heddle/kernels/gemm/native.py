@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heddle.kernels._native import NativeKernels
 from heddle.kernels.gemm.sm90_fiber_config import SM90_FIBER
+from heddle.kernels.gemm.sm100_fiber_config import SM100_FIBER
 
-NATIVE: NativeKernels = {"sm_90": SM90_FIBER}
+NATIVE: NativeKernels = {"sm_90": SM90_FIBER, "sm_100": SM100_FIBER}
 """What `heddle run gemm --mode fiber` runs; an architecture that is not listed has none."""
