@@ -17,13 +17,18 @@ class Implementation:
     """Fixed fields of the tile configuration of a family's kernel, its list of tiles, and where that is known from.
 
     `l2_state`: how the measuring script leaves L2 between two runs, where that is known better than the cases say.
-    `rested`: whether the chip was idle before a timed run; without it, whether L2 was not warm.
+    `rested`: whether the chip was idle before a timed run; without it, whether L2 was not warm. `includes_launch`:
+    whether its time begins before the first CTA runs, where that is known better than the cases say. `chip_keys`: causal
+    cases with at most so many keys are simulated on the whole chip, as one SM does not stand for all where items are
+    handed out one by one.
     """
 
     pins: Mapping[str, Any] = field(default_factory=dict)
     library: str = ""
     l2_state: str = ""
     rested: bool | None = None
+    includes_launch: bool | None = None
+    chip_keys: int = 0
     why: str = ""
 
 

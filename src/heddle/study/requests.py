@@ -145,6 +145,7 @@ def request_of(case: Case) -> Request:
         asked,
         library=known.library,
         rested=l2_state != "warm" if known.rested is None else known.rested,
-        includes_launch=case.includes_launch,
+        includes_launch=case.includes_launch if known.includes_launch is None else known.includes_launch,
+        simulation="chip" if case.causal and asked.params.get("seqlen_kv", 0) <= known.chip_keys else "representative",
         clock_source="stated by the case" if case.clock_mhz else "",
     )

@@ -83,9 +83,10 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
 
 def _settled(asked: Request, costly: bool) -> float:
     """Return the clock of the clock model; where a simulation is costly, the search begins where slices settle."""
+    quick = dataclasses.replace(asked, simulation="representative")  # chip mode is for the answer
 
     def at(clock: float) -> AtClock:
-        row = _simulated(asked, asked.config, clock)
+        row = _simulated(quick, asked.config, clock)
         return AtClock(row["cycles"], row["tensor_utilization"])
 
     def by_slice(clock: float) -> AtClock:
