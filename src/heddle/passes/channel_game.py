@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import LOOP_LEVELS, RZ, BarrierRef, Count, Instruction, Register, Role, WarpProgram
 from heddle.ir.warp_fiber import SUBPARTITIONS, TENSOR, TENSOR_COLUMNS, WINDOW, Bind
+from heddle.passes.channel_order import Order, tile_registers
 
 ITEMS = 3  # work items of the cluster that are played
 ALL = frozenset(range(SUBPARTITIONS))
@@ -89,8 +90,8 @@ class Game:
     """Plays a program.
 
     `writers`, `consumers`: for each pool register the wefts that write and that read it, with a pc each; `shared`: the
-    registers held for several subpartitions; `unheld`, `misread`: writes that do not hold, and data given back by a
-    subpartition for which they are not held.
+    registers held for several subpartitions; `misread`: data given back by a subpartition for which they are not held;
+    `order`: what each weft knows of the others.
     """
 
     def __init__(self, program: WarpProgram) -> None:
@@ -109,8 +110,8 @@ class Game:
         self.writers: dict[Place, dict[int, int]] = {}
         self.consumers: dict[Place, dict[int, int]] = {}
         self.shared: set[Place] = set()
-        self.unheld: list[tuple[int, Place]] = []
         self.misread: list[tuple[int, Place]] = []
+        self.order = Order(len(self.wefts), tile_registers(program))
         grid = program.work.grid if program.work.schedule == "static" else 1
         last = len(program.work.items) if program.work.schedule != "launch" else 1
         self.items = list(range(0, last, max(1, grid)))[:ITEMS]
@@ -144,6 +145,7 @@ class Game:
         if unit is Unit.BIND:
             weft.bound = instruction.bind
         else:
+            self._learn(weft, instruction, unit)
             self._touch(weft, instruction)
             weft.bound = None
             if (weft.number - weft.role.first_warp) % ACTS_EVERY.get(instruction.by, weft.role.warps) == 0:
@@ -169,12 +171,25 @@ class Game:
                 return False
         return True
 
+    def _learn(self, weft: Weft, instruction: Instruction, unit: Unit) -> None:
+        """What the weft waited for tells it what others have done."""
+        if unit is Unit.MBARRIER_WAIT and instruction.barrier is not None:
+            self.order.passed(weft.number, self._key(weft, instruction.barrier))
+        for place in self.pool_places(weft, _sources(instruction)):
+            self.order.waited(weft.number, place, read=True)
+        for place in self.pool_places(weft, (instruction.dst,)):
+            self.order.waited(weft.number, place, read=False)
+
     def _touch(self, weft: Weft, instruction: Instruction) -> None:
         bind = weft.bound or Bind()
+        event = self.order.issue(weft.number, weft.pc)
+        if instruction.group:
+            self.order.group(event)
         for slot, source in enumerate(instruction.src):
             for place in self.pool_places(weft, (source,)):
                 bits = self._bits(place)
                 bits.read_pc = weft.pc
+                self.order.read(event, place, gives_back=slot in bind.consume)
                 if place[1] < TENSOR_FIRST:
                     self.consumers.setdefault(place, {}).setdefault(weft.number, weft.pc)
                 if slot in bind.consume:
@@ -182,13 +197,12 @@ class Game:
         for place in self.pool_places(weft, (instruction.dst,)):
             bits = self._bits(place)
             bits.empty, bits.written_pc = set(), weft.pc
+            self.order.write(event, place)
             bits.full = set(bind.readers or (ANYONE,)) if bind.hold else set()
             if bind.readers:
                 self.shared.add(place)
             if place[1] < TENSOR_FIRST:  # of tensor memory `verify_tensor_memory` checks the order
                 self.writers.setdefault(place, {}).setdefault(weft.number, weft.pc)
-                if not bind.hold:
-                    self.unheld.append((weft.pc, place))
 
     def _give_back(self, weft: Weft, place: Place, scoped: bool) -> None:
         bits, reader = self._bits(place), weft.home if scoped else ANYONE
@@ -203,6 +217,7 @@ class Game:
         phase = self._phase(weft, instruction.barrier)
         if unit in (Unit.MBARRIER_EXPECT, Unit.MBARRIER_ARRIVE):
             phase.arrived += self._senders(instruction.barrier)
+            self.order.arrive(weft.number, self._key(weft, instruction.barrier))
             phase.expected += instruction.bytes if unit is Unit.MBARRIER_EXPECT else 0
         elif unit is Unit.BULK_LOAD:
             phase.expected -= instruction.bytes * instruction.ctas  # the other CTAs bring as much
@@ -233,9 +248,12 @@ class Game:
         return self.bits.setdefault(place, Bits())
 
     def _phase(self, weft: Weft, use: BarrierRef) -> Phase:
+        return self.phases.setdefault(self._key(weft, use), Phase())
+
+    def _key(self, weft: Weft, use: BarrierRef) -> tuple[str, int]:
+        """The mbarrier that a weft means."""
         stage = weft.rings.get(use.ring, (0, 0))[0] if use.ring else 0
-        index = (stage + use.offset) % self.depths[use.ring] if use.ring else use.offset
-        return self.phases.setdefault((use.name, index), Phase())
+        return use.name, (stage + use.offset) % self.depths[use.ring] if use.ring else use.offset
 
     def _attribute(self, weft: Weft, name: str) -> int:
         return int(self.program.work.items[self.items[weft.item], self.program.work.attributes.index(name)])

@@ -3,8 +3,9 @@
 It knows nothing of how binds were inserted. Rules, by their numbers in docs/decisions/0006: V1 one
 producer weft and one consumer weft a register (one in each subpartition, where it is held for several); V2 every write
 of a channel holds; V3 every datum is read, and given back (else the play stops, or a datum is left over); V4 is checked
-by `heddle.ir.warp_verify`; V5 registers outside the pool are each touched by one weft; V7 both sides skip the same
-data, V8 channels are at rest at the end: by the play.
+by `heddle.ir.warp_verify`; V5 registers outside the pool are each touched by one weft, and accesses of pool registers
+whose writes do not all hold are ordered by tokens or barriers, as are lockstep groups (`channel_order`); V7 both sides
+skip the same data, V8 channels are at rest at the end: by the play.
 """
 
 from __future__ import annotations
@@ -32,16 +33,10 @@ class VerifyChannels:
             return program  # barriers order it
         game = Game(program)
         ended = game.play()
-        _one_weft(program, game.writers, "written")
+        _ordered(program, game)
+        _one_weft(program, game, game.writers, "written")
         for readers in _readers(game):
-            _one_weft(program, readers, "read")
-        for pc, place in game.unheld:
-            raise UserError(
-                f"{program.instructions[pc].op} writes {name_of(place)} without holding it: it may be overwritten "
-                "before it is read",
-                where=_line(program, pc),
-                hint='state the tensor "full" behind its last write',
-            )
+            _one_weft(program, game, readers, "read")
         for pc, place in game.misread:
             raise UserError(
                 f"{program.instructions[pc].op} gives back {name_of(place)}, which is not held for its subpartition",
@@ -50,6 +45,7 @@ class VerifyChannels:
             )
         if not ended:
             raise _stuck(program, game)
+        _one_order_of_groups(program, game)
         for place, bits in game.bits.items():
             if bits.full:
                 raise UserError(
@@ -94,10 +90,36 @@ def _private(program: WarpProgram) -> None:
                         )
 
 
-def _one_weft(program: WarpProgram, uses: Mapping[Place, Mapping[int, int]], verb: str) -> None:
-    """V1."""
+def _ordered(program: WarpProgram, game: Game) -> None:
+    """V2 and V5: what bits alone do not order, tokens or barriers do."""
+    for pc, other, place in game.order.races:
+        raise UserError(
+            f"{program.instructions[pc].op} and {program.instructions[other].op} at {_line(program, other)} touch "
+            f"{name_of(place)}, which is not always held, in either order",
+            where=_line(program, pc),
+            hint='state the tensor "full" behind its last write, or let a token follow the earlier access',
+        )
+
+
+def _one_order_of_groups(program: WarpProgram, game: Game) -> None:
+    """Lockstep instructions wait for their partners inside the queues: another order elsewhere is a deadlock."""
+    for pc, other in game.order.unordered:
+        raise UserError(
+            f"{program.instructions[pc].op} and {program.instructions[other].op} at {_line(program, other)} are "
+            "lockstep instructions of different groups of wefts, and nothing makes their order the same in all "
+            "subpartitions",
+            where=_line(program, pc),
+            hint="let the groups take turns by tokens",
+        )
+    teams = game.order.teams()
+    if any(other != teams[0] for other in teams):
+        raise UserError("lockstep instructions come in different orders in different subpartitions")
+
+
+def _one_weft(program: WarpProgram, game: Game, uses: Mapping[Place, Mapping[int, int]], verb: str) -> None:
+    """V1, for registers that bits alone order."""
     for place, wefts in uses.items():
-        if len(wefts) > 1:
+        if len(wefts) > 1 and place[1] not in game.order.tiles:
             (one, first), (other, second) = list(wefts.items())[:2]
             raise UserError(
                 f"{name_of(place)} is {verb} by weft {one} (at {_line(program, first)}) and by weft {other}; a channel "

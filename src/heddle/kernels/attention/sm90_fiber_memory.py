@@ -67,7 +67,7 @@ class Memory:
         self.query = k.shared("q", (config.tile_m, self.d), problem.dtype, stages=config.query_stages)
         self.query_ring = k.ring("q_ring", config.query_stages)
         self.query_full = k.barrier("q_full", arrivals=1, stages=config.query_stages)
-        readers = GROUP * (2 if config.pooled else 1)
+        readers = GROUP * ((config.pooled > 0) + (config.pooled < config.groups))
         self.query_empty = k.barrier("q_empty", arrivals=readers, stages=config.query_stages)
         self.output = k.shared("o", (BLOCK_M, self.d), problem.output_dtype, stages=config.output_stages)
         self.tile = k.ring("tile", 1)

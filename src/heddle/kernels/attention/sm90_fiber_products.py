@@ -79,14 +79,16 @@ class Products:
 
     def score(self, item: Item, more: bool) -> None:
         """Scores of all blocks of rows with all blocks of keys, from the last keys to the first."""
-        memory = self.memory
-        memory.query_full.wait(memory.query_ring)
+        memory, from_memory = self.memory, self.config.pooled < self.config.groups
+        if from_memory:
+            memory.query_full.wait(memory.query_ring)
         if more:
             with self.k.when(item.more):
                 for _ in self.k.range(item.more, name="keys"):
                     self._scores(last=False)
         self._scores(last=True)
-        memory.release_query()
+        if from_memory:
+            memory.release_query()
 
     def _scores(self, last: bool) -> None:
         """One block of keys; `last`: Q in the pool is given back."""

@@ -1,0 +1,50 @@
+"""Is every missing bind, wait and arrival of the FIBER-native attention found, and every exchange with a token?"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from attention_fiber import CONFIG, PROBLEM, checked, compiled, machine_for
+from heddle.errors import UserError
+from heddle.passes.verify_channels import VerifyChannels
+from native_mutants import Mutant, killed_by, mutants
+
+TILES = dataclasses.replace(PROBLEM, seqlen_q=640, seqlen_kv=384, head_dim=64)
+POOLED = dataclasses.replace(CONFIG, pooled=2)
+QUICK = 80
+"""In the quick test every so many of the mutants that the verifier has to reject."""
+REST = 10
+"""In the slow test every so many binds; all waits, arrivals and exchanges."""
+
+
+def by_bits(mutant: Mutant) -> bool:
+    """Whether full and empty bits alone show a mutant."""
+    return "SYNCS" not in mutant[0]
+
+
+def rejected(mutant: Mutant) -> bool:
+    """Whether the verifier rejects it."""
+    try:
+        VerifyChannels().run(mutant[1], machine_for(POOLED))
+    except UserError:
+        return True
+    return False
+
+
+def test_the_verifier_rejects_every_mutant_of_the_bits() -> None:
+    of_bits = [mutant for mutant in mutants(compiled(TILES, POOLED)) if by_bits(mutant)]
+    assert len(of_bits) > 400
+    assert [mutant[0] for mutant in of_bits[::QUICK] if not rejected(mutant)] == []
+
+
+@pytest.mark.slow
+def test_mutants_are_rejected_or_reported_with_both_lines() -> None:
+    every = list(mutants(compiled(TILES, POOLED)))
+    chosen = [m for m in every if not by_bits(m) or "exchanged" in m[0]] + [m for m in every if by_bits(m)][::REST]
+    fates = {
+        name: killed_by(mutant, machine_for(POOLED), lambda m: checked(TILES, POOLED, m)) for name, mutant in chosen
+    }
+    survivors = {name: fate for name, fate in fates.items() if fate not in ("verifier", "hazard", "run")}
+    assert len(survivors) <= 0.05 * len(fates), survivors
