@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from heddle.errors import InternalError
 from heddle.interp._boxes import advance
 from heddle.interp._channels import Channels
-from heddle.interp._clocks import Layout, Source
+from heddle.interp._clocks import Knowledge, Layout, Source
 from heddle.interp._effects import Doing, Effects
 from heddle.interp._events import ASYNCHRONOUS_UNITS, WARPS_PER_GROUP, completion_cycles
 from heddle.interp._sync import Meetings, PhaseBarriers, Semaphores
@@ -38,6 +38,7 @@ class Replay:
         self.channels = Channels(program, self.layout) if program.mode == "fiber" else None
         self.completions = {key: deque(cycles) for key, cycles in completion_cycles(log).items()}
         self.pending: dict[tuple[int, ...], deque[Doing]] = {}
+        self.signals: dict[tuple[int, ...], list[dict[int, Knowledge]]] = {}
         self.units: Mapping[Unit, Callable[[Warp, Instruction, Doing], None]] = {
             Unit.GLOBAL: self._global,
             Unit.GROUP_COMMIT: lambda warp, _i, _d: warp.copies.close(),
@@ -59,6 +60,7 @@ class Replay:
             Unit.WEFT_MMA: self._weft_mma,
             Unit.BIND: self._bind,
             Unit.TCGEN05_COMMIT: self._tcgen05_commit,
+            Unit.WGMMA_SIGNAL: self._wgmma_signal,
             Unit.SEM_RELEASE: lambda warp, i, d: self.semaphores.release(warp, i, d.item),
             Unit.SEM_ACQUIRE: lambda warp, i, d: self.semaphores.acquire(warp, i, d.item),
             Unit.EXIT: lambda warp, _i, d: self._exit(warp, d),
@@ -193,6 +195,24 @@ class Replay:
         """Arrive with what the warp's matrix instructions so far have done, once they are complete."""
         knowledge = warp.release().copy()
         knowledge.learn(self.layout.of_warp(warp.cta.rank, warp.index, Source.MATRIX), warp.matrix.issued)
+        self.phases.arrive(warp, instruction, knowledge)
+
+    def _wgmma_signal(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
+        """The fourth warp of a group arrives with what the group's matrix instructions so far have done."""
+        owner = warp.index // WARPS_PER_GROUP * WARPS_PER_GROUP
+        known = self.signals.setdefault((warp.cta.sm, warp.cta.slot, owner), [])
+        mine = next((signal for signal in known if warp.index not in signal), None)
+        if mine is None:
+            mine = {}
+            known.append(mine)
+        mine[warp.index] = warp.release().copy()
+        if len(mine) < WARPS_PER_GROUP:
+            return
+        known.remove(mine)
+        knowledge, *others = mine.values()
+        for other in others:
+            knowledge.join(other)
+        knowledge.learn(self.layout.of_warp(warp.cta.rank, owner, Source.MATRIX), warp.matrix.issued)
         self.phases.arrive(warp, instruction, knowledge)
 
     def _exit(self, warp: Warp, doing: Doing) -> None:

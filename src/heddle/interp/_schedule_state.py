@@ -105,6 +105,7 @@ class RunningCta:
     meetings: dict[int, list[RunningWarp]] = field(default_factory=dict)
     arrived: dict[int, int] = field(default_factory=dict)
     warps: list[RunningWarp] = field(default_factory=list)
+    signals: dict[int, list[set[int]]] = field(default_factory=dict)  # by warp group: who has issued WGMMA_SIGNAL
     stores: int = 0  # whose sources are not read yet
 
 

@@ -47,6 +47,7 @@ class Units:
             Unit.CLUSTER_SYNC: self._meet_cluster,
             Unit.TCGEN05_MMA: self._tcgen05,
             Unit.TCGEN05_COMMIT: self._tcgen05_commit,
+            Unit.WGMMA_SIGNAL: self._wgmma_signal,
             Unit.SEM_RELEASE: self._release,
         }
 
@@ -166,6 +167,29 @@ class Units:
             if not outstanding:
                 warp.commits.remove((outstanding, ref, element))
                 self._arrive(warp, ref, element)
+
+    def _wgmma_signal(self, warp: RunningWarp, instruction: Instruction) -> None:
+        """With the fourth warp of a group: arrive when its matrix instructions so far are finished."""
+        known = warp.cta.signals.setdefault(warp.index // WARPS_PER_GROUP, [])
+        mine = next((signal for signal in known if warp.index not in signal), None)
+        if mine is None:
+            mine = set()
+            known.append(mine)
+        mine.add(warp.index)
+        if len(mine) < WARPS_PER_GROUP:
+            return
+        known.remove(mine)
+        groups, ref = warp.matrix, _barrier(instruction)
+        outstanding = {number for group in (groups.open, *groups.closed) for number in group}
+        element = self._element(warp, ref)
+
+        def arrive_when_read() -> None:
+            if outstanding & {number for group in (groups.open, *groups.closed) for number in group}:
+                self.clock.after_a_while(arrive_when_read)
+            else:
+                self._arrive(warp, ref, element)
+
+        arrive_when_read()
 
     # barriers
 

@@ -48,6 +48,7 @@ class Unit(IntEnum):
     BIND = 32  # DEPBAR.BIND: binds bit changes to the next instruction of the weft
     BUSY_BIT = 33  # DEPBAR.BIT: set or clear one bit of a register group
     WEFT_MMA = 34  # WMMA: a matrix instruction of one weft, or of four neighbours together
+    WGMMA_SIGNAL = 35  # WARPGROUP.SIGNAL, hypothetical: four warps together arrive when their wgmma so far have read
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ _TABLE: dict[Unit, dict[str, str]] = {
     Unit.WGMMA_ARRIVE: {"WARPGROUP.ARRIVE": "order registers before wgmma"},
     Unit.WGMMA_COMMIT: {"WARPGROUP.COMMIT": "commit a wgmma group"},
     Unit.WGMMA_WAIT: {"WARPGROUP.DEPBAR": "wait for wgmma groups"},
+    Unit.WGMMA_SIGNAL: {"WARPGROUP.SIGNAL": "arrive when wgmma have read their operands (hypothetical)"},
     Unit.BULK_LOAD: {"UTMALDG": "TMA load"},
     Unit.BULK_STORE: {"UTMASTG": "TMA store", "UTMAREDG": "TMA reduce-add"},
     Unit.BULK_COMMIT: {"UTMACMDFLUSH": "commit a bulk store group"},

@@ -279,11 +279,13 @@ class Arrive(Op):
     """Arrive on an mbarrier; `by`: every warp (one lane), one warp a group, or one warp of the role.
 
     `read` (mode fiber): a register tile; of the role's products only those with this first operand have to be read.
+    `after_reads` (sm_90, hypothetical): the matrix unit arrives when the group's products so far have been read.
     """
 
     barrier: BarrierUse
     by: Literal["warp", "group", "role"] = "warp"
     read: str | None = None
+    after_reads: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ NO_PARTNERS = {  # instructions that a bind must not precede: branches, barriers
     Unit.BARRIER_SYNC, Unit.BARRIER_ARRIVE, Unit.CLUSTER_SYNC,
     Unit.MBARRIER_EXPECT, Unit.MBARRIER_ARRIVE, Unit.MBARRIER_WAIT,
     Unit.GROUP_COMMIT, Unit.GROUP_WAIT, Unit.BULK_COMMIT, Unit.BULK_WAIT,
-    Unit.WGMMA_ARRIVE, Unit.WGMMA_COMMIT, Unit.WGMMA_WAIT, Unit.TCGEN05_COMMIT,
+    Unit.WGMMA_ARRIVE, Unit.WGMMA_COMMIT, Unit.WGMMA_WAIT, Unit.WGMMA_SIGNAL, Unit.TCGEN05_COMMIT,
     Unit.SEM_ACQUIRE, Unit.SEM_RELEASE, Unit.SET_REGISTERS,
 }  # fmt: skip
 

@@ -198,6 +198,7 @@ _CHECKS: dict[Unit, tuple[Check, ...]] = {
     Unit.CLUSTER_SYNC: (_needs_warps,),
     Unit.TCGEN05_MMA: (_needs_matrix(("ss", "ts")), _needs_ctas),
     Unit.TCGEN05_COMMIT: (_needs_barrier,),
+    Unit.WGMMA_SIGNAL: (_needs_barrier,),
     Unit.TMEM_LOAD: (_needs_bytes,),
     Unit.TMEM_STORE: (_needs_bytes,),
     Unit.SEM_RELEASE: (_needs_semaphore,),

@@ -87,12 +87,12 @@ class Kernel(ABC, Generic[Config]):
     def simt_build(self, machine: Machine, params: Mapping[str, Any], config: Config | None = None) -> TileProgram:
         """Return the tile program of the modes simt and cuda-native."""
 
-    def early_release(self, architecture: str) -> tuple[Mapping[str, Any], str]:
-        """Return the pins of the control, or why there is none.
+    def early_release(self, architecture: str) -> tuple[list[Mapping[str, Any]], str]:
+        """Return pins of the control, the fastest of which counts, or why there is none.
 
         The control is today's kernel whose stages of shared memory are given back when the matrix unit has read them.
         """
-        return {}, EARLY_RELEASE.get(architecture, f"{self.name} on {architecture} has no early release")
+        return [], EARLY_RELEASE.get(architecture, f"{self.name} on {architecture} has no early release")
 
     @abstractmethod
     def reference(

@@ -82,6 +82,17 @@ class Barrier:
         name = read.tile.name if read is not None else None
         self.builder._emit(tile.Arrive(barrier=self.use(at, cta=cta), by=by, read=name, where=caller()))
 
+    def arrive_after_reads(self, at: RingPosition | None = None, *, cta: Cta = "own") -> None:
+        """Let the matrix unit arrive once for each warp group when its products so far have read their operands.
+
+        Nobody waits. This is an instruction that no H100 has: it shows what giving stages back early would gain there.
+        On B200 `k.mma_commit` with a barrier does the like.
+        """
+        where = caller()
+        if self.builder.architecture != "sm_90":
+            raise UserError(f"arrive_after_reads exists on sm_90 only, not on {self.builder.architecture}", where=where)
+        self.builder._emit(tile.Arrive(barrier=self.use(at, cta=cta), by="group", after_reads=True, where=where))
+
     def expect(self, at: RingPosition | None = None, *, bytes: int, cta: Cta = "own") -> None:
         """Arrive, and let the phase wait for `bytes` from bulk copies."""
         self.builder._emit(tile.Expect(barrier=self.use(at, cta=cta), bytes=bytes, where=caller()))

@@ -22,7 +22,9 @@ from heddle.sim.result import Stall
 if TYPE_CHECKING:
     from heddle.sim.session import Sim
 
-SIGNALS = (Unit.MBARRIER_ARRIVE, Unit.MBARRIER_EXPECT, Unit.BULK_LOAD, Unit.TCGEN05_COMMIT)
+SIGNALS = (
+    Unit.MBARRIER_ARRIVE, Unit.MBARRIER_EXPECT, Unit.BULK_LOAD, Unit.TCGEN05_COMMIT, Unit.WGMMA_SIGNAL,
+)  # fmt: skip
 MEETINGS = (Unit.BARRIER_SYNC, Unit.BARRIER_ARRIVE)
 
 

@@ -198,6 +198,8 @@ def _mbarrier(row: Row, program: WarpProgram, machine: Machine, pc: int, names: 
     unit = OPCODES[program.instructions[pc].op].unit
     if unit is Unit.MBARRIER_WAIT:
         row[c.X_EXTRA] = machine.mbarrier_wait_cycles
+    elif unit is Unit.WGMMA_SIGNAL:
+        row[c.X_EXTRA] = max(1, machine.mbarrier_arrive_cycles)
     elif unit is Unit.TCGEN05_COMMIT:
         row[c.X_EXTRA] = max(1, machine.tcgen05_commit_cycles)
 
@@ -220,6 +222,7 @@ FILLERS: dict[Unit, Filler] = {
     Unit.WGMMA_ARRIVE: _arrive,
     Unit.TCGEN05_MMA: _tcgen05,
     Unit.TCGEN05_COMMIT: _mbarrier,
+    Unit.WGMMA_SIGNAL: _mbarrier,
     Unit.TMEM_LOAD: _tensor_memory,
     Unit.TMEM_STORE: _tensor_memory,
     Unit.MBARRIER_EXPECT: _mbarrier,

@@ -103,7 +103,7 @@ def extent_of(program: WarpProgram, plan: LaunchPlan, mode: str) -> Extent:
         slots=slots,
         warps_per_cta=warps,
         bits=bits,
-        group_records=warps // 4 if _uses(program, Unit.WGMMA, Unit.WGMMA_WAIT) else 0,
+        group_records=warps // 4 if _uses(program, Unit.WGMMA, Unit.WGMMA_WAIT, Unit.WGMMA_SIGNAL) else 0,
         mbarriers=sum(barrier.count for barrier in program.barriers),
         semaphores=_semaphores(program),
         lines=-(-len(program.instructions) // 8),

@@ -48,6 +48,10 @@ def check_config(config: AttentionConfig, needed_bytes: int, machine: Machine) -
     for name in FA4_FIELDS:
         if config.schedule != "fa4" and getattr(config, name) != defaults[name]:
             raise UserError(f"{name} is a parameter of fa4; {machine.name} runs {config.schedule}")
+    if config.early_release not in (0, 1):
+        raise UserError(f"early_release must be 0 or 1, got {config.early_release}")
+    if config.early_release and config.schedule != "fa3":
+        raise UserError(f"early_release is a parameter of fa3; {machine.name} runs {config.schedule}")
     if needed_bytes > machine.shared_memory_bytes_per_cta:
         raise UserError(
             f"{config.label()} takes {needed_bytes} bytes of shared memory; a CTA of {machine.name} has "

@@ -90,6 +90,13 @@ class Attention(Kernel[AttentionConfig]):
             params={**self.check(params), "config": config.label()},
         )
 
+    def early_release(self, architecture: str) -> tuple[list[Mapping[str, Any]], str]:
+        """Return pins of the control, as it is and without clusters, or why there is none."""
+        found = self.implementations[architecture]
+        if found.schedule == "fa3":
+            return [{"early_release": 1}, {"early_release": 1, "cluster": 1}], ""
+        return super().early_release(found.architecture or architecture)
+
     def reference(
         self, params: Mapping[str, Any], seed: int = 0
     ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float64]]]:

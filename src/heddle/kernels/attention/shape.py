@@ -69,7 +69,8 @@ class AttentionConfig:
     `packed`: the query heads of a key and value head lie side by side in the rows of a tile. `order`: who takes which
     tile. `p_shared`: the second product reads P from shared memory, not from registers. Of FlashAttention 4: in each
     `exp_period` columns of a score row the last `exp_share` are exponentiated by a polynomial (unmasked blocks, inner
-    half of the row); O is rescaled in the masked blocks and `rescaled` more, afterwards only the check is made.
+    half of the row); O is rescaled in the masked blocks and `rescaled` more, afterwards only the check is made. Of
+    FlashAttention 3: with `early_release` the matrix unit gives blocks back (by an instruction that no GPU has).
     """
 
     schedule: Schedule
@@ -84,6 +85,7 @@ class AttentionConfig:
     exp_period: int = 16
     exp_share: int = 4
     rescaled: int = 0
+    early_release: int = 0
 
     def label(self) -> str:
         """Return a short name, as in `fa3 128x176 g2 s2 c2 static`."""
@@ -91,6 +93,7 @@ class AttentionConfig:
         parts += [f"c{self.cluster}"] if self.cluster > 1 else []
         parts += ["packed"] if self.packed else []
         parts += ["p-shared"] if self.p_shared else []
+        parts += ["early-release"] if self.early_release else []
         if self.schedule == "fa4":
             parts += [f"poly{self.exp_share}/{self.exp_period}", f"rescale{self.rescaled}"]
         return " ".join([*parts, self.order])
@@ -103,6 +106,7 @@ TILE: tuple[TileParameter, ...] = (
     TileParameter("exp_period", int, "fa4: columns after which the pattern of polynomials repeats", "even, 2 to 32"),
     TileParameter("exp_share", int, "fa4: of these the ones exponentiated by a polynomial", "even, 0 to exp_period"),
     TileParameter("rescaled", int, "fa4: unmasked blocks in which O is rescaled", "0 or more"),
+    TileParameter("early_release", int, "fa3: the matrix unit itself gives blocks back (hypothetical)", "0, 1"),
 )
 """What the fields of `AttentionConfig` may be, for people."""
 

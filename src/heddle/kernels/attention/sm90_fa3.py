@@ -18,7 +18,7 @@ from heddle.kernels.attention.sm90_fa3_config import (
     takes_turns,
     weight_exponent,
 )
-from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Blocks, Memory
 from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
 from heddle.kernels.attention.softmax import OnlineSoftmax
 from heddle.lang import Builder, Index, Item, kernel
@@ -149,6 +149,7 @@ class Consumer:
         memory.keys.wait()
         k.mma(self.scores, memory.query_rows(self.group), memory.keys.current, accumulate=False)
         k.mma_commit()
+        memory.keys.release_when_read()
         k.mma_wait(pending=0)
         memory.keys.release()
         self.mask(item, item.last)
@@ -167,6 +168,7 @@ class Consumer:
         self.take_turn()
         k.mma(self.scores, memory.query_rows(self.group), memory.keys.current, accumulate=False)
         k.mma_commit()
+        memory.keys.release_when_read()
         if self.rescales_early:
             self.softmax.rescale(self.output)
         if self.leads:
@@ -242,6 +244,8 @@ class Consumer:
         turned = isinstance(memory.values, TransposedBlocks)
         self.k.mma(self.output, weights, memory.values.current, transposed=not turned)
         self.k.mma_commit()
+        if isinstance(memory.values, Blocks):
+            memory.values.release_when_read()
 
     def take_turn(self) -> None:
         """Wait until the group before has issued its products."""

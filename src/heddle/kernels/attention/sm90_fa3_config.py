@@ -105,6 +105,10 @@ def check_fa3(problem: AttentionProblem, config: AttentionConfig, machine: Machi
     if config.tile_n % 16 or not GROUP_ROWS <= config.tile_n <= 256:
         raise UserError(f"tile_n is a multiple of 16 from {GROUP_ROWS} to 256, got {config.tile_n}")
     if transposes(problem):
+        if config.early_release:
+            raise UserError(
+                "early_release is not possible where V is transposed: warps read V, not the matrix unit alone"
+            )
         if config.tile_n % PIECE_KEYS:
             raise UserError(f"V is transposed in pieces of {PIECE_KEYS} keys; tile_n = {config.tile_n} is no multiple")
         return

@@ -49,9 +49,15 @@ class Blocks:
         """Wait for the block that the ring points to."""
         self.full.wait(self.ring)
 
+    def release_when_read(self) -> None:
+        """With early release: let the matrix unit give the block back once the products so far have read it."""
+        if self.config.early_release:
+            self.empty.arrive_after_reads(self.ring, cta=self.everyone)
+
     def release(self) -> None:
-        """Give a block back to the producers that fill it, those of the whole cluster."""
-        self.empty.arrive(self.ring, by="group", cta=self.everyone)
+        """Give a block back to the producers that fill it, those of the whole cluster; go on to the next."""
+        if not self.config.early_release:
+            self.empty.arrive(self.ring, by="group", cta=self.everyone)
         self.ring.advance()
 
 

@@ -103,6 +103,8 @@ def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
             f"{machine.shared_memory_bytes_per_cta}, and the kernel needs 2 stages",
             hint=f"{stages_that_fit(problem, config, machine)} stages fit",
         )
+    if config.early_release not in (0, 1) or (config.early_release and machine.architecture != "sm_90"):
+        raise UserError(f"early_release is 0, or 1 on sm_90; got {config.early_release} on {machine.name}")
     largest = min(2, machine.max_cluster_size, machine.sms)
     if config.cluster > largest:
         raise UnsupportedError(

@@ -85,6 +85,10 @@ class Gemm(Kernel[GemmConfig]):
             params={**self.check(params), "config": config.label()},
         )
 
+    def early_release(self, architecture: str) -> tuple[list[Mapping[str, Any]], str]:
+        """Return pins of the control, or why there is none."""
+        return ([{"early_release": 1}], "") if architecture == "sm_90" else super().early_release(architecture)
+
     def reference(
         self, params: Mapping[str, Any], seed: int = 0
     ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float64]]]:

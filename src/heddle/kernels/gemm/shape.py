@@ -37,7 +37,8 @@ class GemmConfig:
 
     The tile is that of one CTA. `cluster` CTAs of a cluster lie side by side along m and share the tile of B, or along
     n (`cluster_side`) and share that of A. `split_k` CTAs (or clusters) share the products of one tile. `warps` =
-    warps along (m, n), where the schedule leaves a choice.
+    warps along (m, n), where the schedule leaves a choice. With `early_release` (sm_90) the matrix unit gives stages
+    back, by an instruction that no GPU has.
     """
 
     schedule: Schedule
@@ -49,6 +50,7 @@ class GemmConfig:
     cluster_side: Literal["m", "n"] = "m"
     split_k: int = 1
     warps: tuple[int, int] = (1, 1)
+    early_release: int = 0
 
     @property
     def cluster_m(self) -> int:
@@ -65,6 +67,7 @@ class GemmConfig:
         parts = [self.schedule, f"{self.tile_m}x{self.tile_n}x{self.tile_k}", f"s{self.stages}"]
         parts += [f"c{self.cluster_m}x{self.cluster_n}"] if self.cluster > 1 else []
         parts += [f"k{self.split_k}"] if self.split_k > 1 else []
+        parts += ["early-release"] if self.early_release else []
         return " ".join(parts)
 
 
@@ -87,6 +90,7 @@ TILE = (
     TileParameter("cluster_side", str, "the side of C along which they lie", "m, n; tcgen05: m"),
     TileParameter("split_k", int, "CTAs or clusters that share the products of a tile", "1 to k / tile_k"),
     TileParameter("warps", tuple, "warps along the rows and columns of the tile", "multistage: as in 4x2; else 1x1"),
+    TileParameter("early_release", int, "sm_90: the matrix unit itself gives stages back (hypothetical)", "0, 1"),
 )  # fmt: skip
 """What the fields of `GemmConfig` may be, for people."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.kernels.gemm.place import corner, k_start
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
-from heddle.lang import Builder, Item, RegisterHandle
+from heddle.lang import Builder, Cta, Item, RegisterHandle
 
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 """What setmaxnreg gives a producer group and two consumer groups: 128 x 40 + 256 x 232 is within 65,536 registers."""
@@ -23,7 +23,8 @@ class Pipeline:
         self.b = k.shared("b", (config.tile_n, config.tile_k), problem.dtype, stages=config.stages)
         self.ring, self.released = k.ring("load", config.stages), k.ring("release", config.stages)
         self.full = k.barrier("full", arrivals=1, stages=config.stages)
-        self.empty = k.barrier("empty", arrivals=consumer_warps * config.cluster, stages=config.stages)
+        arriving = consumer_warps // GROUP_WARPS if config.early_release else consumer_warps
+        self.empty = k.barrier("empty", arrivals=arriving * config.cluster, stages=config.stages)
 
     def begin(self) -> None:
         """Wait until every warp sees the barriers initialised."""
@@ -56,12 +57,14 @@ class Pipeline:
         self.full.wait(ring)
         k.mma(acc, self.a[ring], self.b[ring], accumulate=False)
         k.mma_commit()
+        self._read()
         ring.advance()
         if least_k_blocks > 1:
             for _ in k.range(item.k_blocks - 1, name="kb"):
                 self.full.wait(ring)
                 k.mma(acc, self.a[ring], self.b[ring])
                 k.mma_commit()
+                self._read()
                 k.mma_wait(pending=1)
                 self._release()
                 ring.advance()
@@ -78,5 +81,15 @@ class Pipeline:
 
     def _release(self) -> None:
         """Give the oldest stage that is not released yet to the producers that fill it, those of the whole cluster."""
-        self.empty.arrive(self.released, cta="all" if self.config.cluster > 1 else "own")
-        self.released.advance()
+        if not self.config.early_release:
+            self.empty.arrive(self.released, cta=self._everyone)
+            self.released.advance()
+
+    def _read(self) -> None:
+        """With early release: the matrix unit gives the current stage back when its products have read it."""
+        if self.config.early_release:
+            self.empty.arrive_after_reads(self.ring, cta=self._everyone)
+
+    @property
+    def _everyone(self) -> Cta:
+        return "all" if self.config.cluster > 1 else "own"

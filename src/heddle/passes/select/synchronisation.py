@@ -37,8 +37,11 @@ def lower_wait(writer: RoleWriter, op: Wait) -> None:
 
 
 def lower_arrive(writer: RoleWriter, op: Arrive) -> None:
-    """One arrival, by one lane of the chosen warps."""
+    """One arrival, by one lane of the chosen warps, or by the matrix unit for the warps of a group together."""
     reference = writer.barrier(op.barrier)
+    if op.after_reads:
+        writer.emit("WARPGROUP.SIGNAL", src=(barrier_address(writer, op.barrier),), barrier=reference)
+        return
     writer.emit("SYNCS.ARRIVE", src=(barrier_address(writer, op.barrier),), barrier=reference, by=op.by)
 
 

@@ -31,6 +31,8 @@ from heddle.sim.core.layout import (
     EV_LAUNCH,
     EV_LOST,
     G_FORMED,
+    G_READ,
+    G_SIGNALS,
     G_WORDS,
     H_ANCHOR,
     H_ANCHOR_HIT,
@@ -97,6 +99,7 @@ from heddle.sim.core.layout import (
     W_REASON,
     W_ROW,
     W_RUNS,
+    W_SIGNALS,
     W_SM,
     W_STATE,
     W_VACANT,
@@ -243,6 +246,7 @@ def reset_warp(M: State, warp: int) -> None:
     M[warp + W_RUNS] = 0
     M[warp + W_ROW] = M[warp + W_ENTRY]
     M[warp + W_GROUPED] = 0
+    M[warp + W_SIGNALS] = 0
     M[warp + W_VACANT] = 0
     M[H_OWNERS] += 1
     M[warp + W_OWNER] = M[H_OWNERS]
@@ -308,6 +312,8 @@ def launch_cluster(M: State, P: Program, cluster: int, item: int, ordinal: int, 
         group = M[cta + C_GROUPS]
         for i in range(M[H_GROUPS_PER_CTA]):
             M[group + i * G_WORDS + G_FORMED] = 0
+            M[group + i * G_WORDS + G_SIGNALS] = 0
+            M[group + i * G_WORDS + G_READ] = 0
         for i in range(M[H_WARPS_PER_CTA]):
             warp = M[M[H_CONTEXTS] + M[cta + C_FIRST] + i]
             if M[H_FIBER] != 0 and i > 0:

@@ -82,7 +82,13 @@ from heddle.sim.core.layout import (
 from heddle.sim.core.log import record, record_waits
 from heddle.sim.core.rows import is_off, released_of, unit_of
 from heddle.sim.core.shared import close_group, issue_global, issue_shared, set_counter
-from heddle.sim.core.tensor import accumulators_active, issue_tcgen05, issue_tensor_memory, issue_wgmma
+from heddle.sim.core.tensor import (
+    accumulators_active,
+    issue_tcgen05,
+    issue_tensor_memory,
+    issue_wgmma,
+    signal_reads,
+)
 from heddle.sim.core.wake import place
 from heddle.sim.result import Stall
 
@@ -96,6 +102,7 @@ BARRIER_SYNC, BARRIER_ARRIVE, CLUSTER_SYNC = int(Unit.BARRIER_SYNC), int(Unit.BA
 TCGEN05_MMA, TCGEN05_COMMIT = int(Unit.TCGEN05_MMA), int(Unit.TCGEN05_COMMIT)
 TMEM_LOAD, TMEM_STORE = int(Unit.TMEM_LOAD), int(Unit.TMEM_STORE)
 SET_REGISTERS, SEM_RELEASE, SEM_ACQUIRE = int(Unit.SET_REGISTERS), int(Unit.SEM_RELEASE), int(Unit.SEM_ACQUIRE)
+WGMMA_SIGNAL = int(Unit.WGMMA_SIGNAL)
 LOOP, SKIP, NEXT_ITEM, EXIT = int(Unit.LOOP), int(Unit.SKIP), int(Unit.NEXT_ITEM), int(Unit.EXIT)
 WAIT, BRANCH_RESOLVING, GMMA = int(Stall.WAIT), int(Stall.BRANCH_RESOLVING), int(Stall.GMMA)
 NO_ROW = -1000  # the last instruction left nothing in the reuse cache
@@ -207,6 +214,8 @@ def issue_unit(  # noqa: C901 (one branch a kind of unit)
         issue_shared(M, P, warp, row, t)
     elif unit == GLOBAL:
         issue_global(M, P, L, X, warp, row, t)
+    elif unit == WGMMA_SIGNAL:
+        signal_reads(M, P, warp, cold, t)
     elif unit >= LOOP:
         return issue_control(M, P, warp, row, t)
     elif unit in (WGMMA, WGMMA_ARRIVE, WGMMA_COMMIT, TCGEN05_MMA, TCGEN05_COMMIT, TMEM_LOAD, TMEM_STORE):

@@ -224,6 +224,7 @@ W_OPS = 307  # address of its ring of matrix instructions in flight
 W_OP_HEAD = 308
 W_OP_TAIL = 309
 W_GROUPED = 310  # group instructions issued
+W_SIGNALS = 311  # WARPGROUP.SIGNAL issued
 W_WORDS = 312
 
 ST_DEAD, ST_TIMED, ST_CANDIDATE, ST_PENDING, ST_MBARRIER, ST_GMMA, ST_BARRIER, ST_SEMAPHORE = 0, 1, 2, 3, 4, 5, 6, 7
@@ -267,6 +268,8 @@ K_WORDS = 80
 # ---- warp group
 G_FORMED = 0  # collectives that all four warps have issued
 G_WARPS = 1  # addresses of the four warps
+G_SIGNALS = 5  # WARPGROUP.SIGNAL that all four warps have issued
+G_READ = 6  # cycle in which the operands of the youngest collective have been read
 G_START = 8  # COLLECTIVES, cycles
 G_END = 72  # COLLECTIVES, cycles: complete
 G_WORDS = 136

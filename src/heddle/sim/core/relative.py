@@ -33,6 +33,8 @@ from heddle.sim.core.layout import (
     E_WORDS,
     G_END,
     G_FORMED,
+    G_READ,
+    G_SIGNALS,
     G_START,
     G_WORDS,
     GROUPS,
@@ -133,6 +135,7 @@ from heddle.sim.core.layout import (
     W_PHASE_REASON,
     W_REASON,
     W_ROW,
+    W_SIGNALS,
     W_STAGE,
     W_STATE,
     W_TCGEN05_DONE,
@@ -218,7 +221,8 @@ def relative_collectives(M: State, F: State, at: int, warp: int, t: int) -> int:
     count, closed = M[warp + W_MMA_COUNT], M[warp + W_MMA_GROUPS]
     F[at] = count - formed
     F[at + 1] = M[warp + W_ASK] - formed if M[warp + W_STATE] == ST_GMMA else 0
-    at += 2
+    F[at + 2] = M[warp + W_SIGNALS] - M[group + G_SIGNALS]
+    at += 3
     for n in range(formed, count):
         F[at] = M[warp + W_MMA_COUNTERS + (n & (QUEUE_SLOTS - 1))]
         at += 1
@@ -299,7 +303,8 @@ def relative_cta(M: State, F: State, at: int, cta: int, t: int) -> int:
             at += 2
             n -= 1
         F[at] = -1
-        at += 1
+        F[at + 1] = max(M[group + G_READ] - t, 0)
+        at += 2
     return at
 
 

@@ -13,6 +13,7 @@ from heddle.sim.core.layout import (
     COUNTERS,
     E_TIME,
     E_WORDS,
+    G_READ,
     G_START,
     G_WORDS,
     GROUPS,
@@ -160,6 +161,7 @@ def shift_cta(M: State, cta: int, t: int, cycles: int) -> None:
     later(M, cta + C_VISIBLE, t, cycles)
     for i in range(M[H_GROUPS_PER_CTA]):
         later_all(M, M[cta + C_GROUPS] + i * G_WORDS + G_START, 2 * COLLECTIVES, t, cycles)
+        later(M, M[cta + C_GROUPS] + i * G_WORDS + G_READ, t, cycles)
 
 
 def shift_state(M: State, t: int, cycles: int) -> None:

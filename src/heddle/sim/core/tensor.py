@@ -6,17 +6,21 @@ HMMA is an ordinary instruction of a pipe; this file has the matrix unit that wo
 from __future__ import annotations
 
 from heddle.ir.opcodes import Unit
+from heddle.sim.core.barriers import arrive
 from heddle.sim.core.conditions import GMMA
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     COLLECTIVES,
     G_END,
     G_FORMED,
+    G_READ,
+    G_SIGNALS,
     G_START,
     G_WARPS,
     H_BITS,
     H_LOG,
     H_READ,
+    H_REMOTE,
     H_SHARE,
     H_SLACK,
     H_SWITCH,
@@ -53,6 +57,7 @@ from heddle.sim.core.layout import (
     W_PENDING,
     W_PHASE,
     W_PHASE_REASON,
+    W_SIGNALS,
     W_SM,
     W_STATE,
     W_SUB,
@@ -137,6 +142,7 @@ def form_collective(M: State, P: Program, L: State, warp: int, row: int, n: int,
     M[group + G_START + place] = begin
     M[group + G_END + place] = complete
     M[group + G_FORMED] = n + 1
+    M[group + G_READ] = read
     if M[H_SHARE] != 0 and read > begin:
         mark_active(M, sm, begin, read, t)
     for i in range(4):
@@ -187,6 +193,18 @@ def issue_wgmma(M: State, P: Program, L: State, warp: int, row: int, t: int) -> 
         if M[M[group + G_WARPS + i] + W_MMA_COUNT] <= n:
             return
     form_collective(M, P, L, warp, row, n, t)
+
+
+def signal_reads(M: State, P: Program, warp: int, cold: int, t: int) -> None:
+    """WARPGROUP.SIGNAL: one arrival when the fourth warp has issued it and its group's operands have been read."""
+    n = M[warp + W_SIGNALS]
+    M[warp + W_SIGNALS] = n + 1
+    group = M[warp + W_GROUP]
+    for i in range(4):
+        if M[M[group + G_WARPS + i] + W_SIGNALS] <= n:
+            return
+    M[group + G_SIGNALS] = n + 1
+    arrive(M, P, warp, cold, max(t, M[group + G_READ]) + P[cold + X_EXTRA], M[H_REMOTE])
 
 
 def issue_tcgen05(M: State, P: Program, L: State, warp: int, row: int, t: int) -> None:

@@ -80,6 +80,7 @@ class Cta:
         self._named: dict[int, CountedBarrier] = {}
         self._collectives: dict[int, list[Collective]] = {}
         self._groups: dict[int, list[Group]] = {}
+        self._signals: dict[tuple[int, int], int] = {}
         self.meeting = Meeting(self)
         self.thread = FiberThread(self) if cluster.chip.has_bits else None
         alone = program.mode == "fiber"  # weft 0 starts the others
@@ -118,6 +119,12 @@ class Cta:
         while len(collectives) <= number:
             collectives.append(Collective())
         return collectives[number]
+
+    def signals(self, warp: Warp, number: int) -> bool:
+        """Count a warp's `number`-th WGMMA_SIGNAL; return whether all four warps of the group have issued it."""
+        key = warp.index // GROUP_WARPS, number
+        self._signals[key] = self._signals.get(key, 0) + 1
+        return self._signals[key] == GROUP_WARPS
 
     def collectives_formed(self, index: int) -> int:
         """Return how many collectives of a warp's group all four have issued: where a new warp joins."""

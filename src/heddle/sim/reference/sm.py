@@ -34,6 +34,7 @@ UNITS: dict[Unit, type[UnitModel]] = {
     Unit.WGMMA_ARRIVE: wgmma.WgmmaArrive,
     Unit.WGMMA_COMMIT: wgmma.WgmmaCommit,
     Unit.WGMMA_WAIT: wgmma.WgmmaWait,
+    Unit.WGMMA_SIGNAL: wgmma.WgmmaSignal,
     Unit.BULK_LOAD: bulk.BulkLoad,
     Unit.BULK_STORE: bulk.BulkStore,
     Unit.BULK_COMMIT: bulk.BulkCommit,

@@ -57,6 +57,7 @@ class Warp:
         self.open_bulk: list[int] = []  # source-read cycles of bulk stores since the last commit
         self.bulk_groups: list[int] = []
         self.wgmma_issued = cta.collectives_formed(index)
+        self.signals_issued = 0
         self.groups_issued = cta.groups_formed(index)  # matrix instructions of four wefts together
         self.wgmma_groups: list[Collective | None] = []
         self.branch_target: int | None = None  # of the instruction that issues now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heddle.ir.warp import Instruction
 from heddle.sim.reference.matrix_unit import element_bytes, rate_scale
+from heddle.sim.reference.mbarrier import signal
 from heddle.sim.reference.operation import Operation
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE, duration, floor_cycles
 from heddle.sim.reference.unit import UnitModel
@@ -110,6 +111,21 @@ class WgmmaCommit(UnitModel):
         youngest = warp.wgmma_issued - 1
         warp.wgmma_groups.append(warp.cta.collective(warp, youngest) if youngest >= 0 else None)
         self.release_default(warp, instruction, cycle, extra)
+
+
+class WgmmaSignal(UnitModel):
+    """WGMMA_SIGNAL: with the fourth warp, an arrival when the group's operands have been read."""
+
+    def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
+        self.release_default(warp, instruction, cycle, extra)
+        number = warp.signals_issued
+        warp.signals_issued += 1
+        if not warp.cta.signals(warp, number):
+            return
+        read = 0  # of the youngest collective that all four warps have issued
+        if warp.wgmma_issued:
+            read = floor_cycles(warp.cta.collective(warp, warp.wgmma_issued - 1).read)
+        signal(self.sm.chip.events, warp, instruction, max(cycle, read) + max(1, self.machine.mbarrier_arrive_cycles))
 
 
 class WgmmaWait(UnitModel):
