@@ -3,10 +3,12 @@
 A register counts the data that its producer has held there and those that its consumer has given back. A read takes
 place at issue, that of a matrix instruction when the engine says that its operands are read; a write at issue. Found
 are reads of a datum that is not there, or not any more, writes over a datum that nobody has read, and second producers.
+Registers that no bind names are no channels: the verifier checks that tokens order their accesses.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,7 +65,8 @@ class Versions:
     def __init__(self, program: WarpProgram) -> None:
         assert program.fiber is not None
         self.program = program
-        self.pool = range(program.fiber.pool_first, program.fiber.pool_limit)
+        pool = range(program.fiber.pool_first, program.fiber.pool_limit)
+        self.channels = frozenset(pool) & _bound(program)
         self.roles = {w: r for r in program.roles for w in range(r.first_warp, r.first_warp + r.warps)}
         self.registers: dict[Key, _Version] = {}
         self.found: dict[tuple[str, int, int], Hazard] = {}
@@ -138,7 +141,7 @@ class Versions:
         where = access.weft % SUBPARTITIONS if own else int(register.place or 0)
         first = register.index + (role.base if register.place is None else 0)
         for number in range(first, first + register.count):
-            if number in self.pool:
+            if number in self.channels:
                 yield (*access.where, where, number)
 
     def _report(self, kind: str, key: Key, access: _Access, other: int, cycle: int, text: str) -> None:
@@ -159,6 +162,19 @@ class Versions:
     def _what(self, pc: int) -> str:
         instruction: Instruction = self.program.instructions[pc]
         return f"{instruction.op} at {self._line(pc)}"
+
+
+def _bound(program: WarpProgram) -> frozenset[int]:
+    """Registers that some instruction holds or gives back."""
+    found: set[int] = set()
+    rows = program.instructions
+    for before, row in itertools.pairwise(rows):
+        if before.bind is not None:
+            held = [row.dst] if before.bind.hold else []
+            for register in (*held, *(row.src[slot] for slot in before.bind.consume)):
+                if register is not None and register.place is not None:
+                    found |= set(range(register.index, register.index + register.count))
+    return frozenset(found)
 
 
 def version_hazards(program: WarpProgram, log: NDArray[Any]) -> list[Hazard]:

@@ -1,13 +1,14 @@
 """Rules on wefts, windows and pool tensors of a tile program of mode fiber (docs/decisions/0006).
 
-A pool tensor is a channel: one role produces it and states it full, one other role reads it and states it empty. In a
-kernel that states nothing, barriers order the roles, for machines without full and empty bits.
+A pool tensor is a channel: one role produces it and states it full, one other role reads it and states it empty. One
+that nobody states is a tile whose accesses tokens order. In a kernel without statements and tokens, barriers order the
+roles, for machines without full and empty bits.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
@@ -34,7 +35,9 @@ def _without_pool(program: tile.TileProgram) -> None:
     if program.pool or any(role.window for role in program.roles):
         raise UserError(f"pool tensors and windows in a kernel of mode {program.mode}; call k.set_fiber_num first")
     for op, _ in walk(program):
-        if isinstance(op, tile.SetFiberNum | tile.SetBusyBit | tile.TakeToken) or (isinstance(op, tile.Mma) and op.plus is not None):
+        if isinstance(op, tile.SetFiberNum | tile.SetBusyBit | tile.TakeToken) or (
+            isinstance(op, tile.Mma) and op.plus is not None
+        ):
             raise UserError(
                 f"{type(op).__name__} in a kernel of mode {program.mode}; it needs mode fiber", where=op.where
             )
@@ -101,6 +104,9 @@ def _channels(program: tile.TileProgram) -> None:
     bits = uses_bits(program)
     for pool in program.pool:
         writers, readers = produced[pool.name], consumed[pool.name]
+        if bits and not stated[pool.name, "full"] and not stated[pool.name, "empty"]:
+            _tile(program, pool.name, writers, readers)
+            continue
         _one_role(pool.name, "produced", writers)
         _one_role(pool.name, "read", readers)
         (producer, line), (consumer, read_line) = *writers.items(), *readers.items()
@@ -142,6 +148,21 @@ def _read_as_declared(program: tile.TileProgram) -> None:
                 where=op.where,
                 hint='declare it with k.pool(..., read_by="all")',
             )
+
+
+def _tile(
+    program: tile.TileProgram, name: str, writers: Mapping[str, SourceLocation | None], readers: Iterable[str]
+) -> None:
+    """A tensor that nobody states is no channel: tokens order its accesses, which `verify_channels` checks."""
+    windows = {role.window for role in program.roles if role.name in writers}
+    if len(windows) != 1:
+        who = f"roles {', '.join(map(repr, writers))} of both windows" if writers else "no role"
+        raise UserError(
+            f"pool tensor {name!r} is written by {who}; its registers lie in one window",
+            where=list(writers.values())[-1] if writers else None,
+        )
+    if not any(readers):
+        raise UserError(f"pool tensor {name!r} is written and never read", where=next(iter(writers.values())))
 
 
 def _uses(program: tile.TileProgram) -> tuple[Uses, Uses, dict[tuple[str, str], dict[str, SourceLocation | None]]]:
