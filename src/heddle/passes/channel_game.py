@@ -3,24 +3,24 @@
 Channels are a Kahn network with places of capacity one: with one producer and one consumer a register, values, a
 deadlock and the final state are the same for every schedule (docs/decisions/0006). So each weft runs as far as it
 can, in turn, and an operation completes when it issues. Copies land at once: how far memory is behind changes nothing.
-Played is the first cluster, as one CTA, with its first items. Named barriers, semaphores and groups pass.
+Played is the first cluster, as one CTA, with its first and its last items: a kernel may begin an item before the one
+before it ends, which the last one does not. Named barriers, semaphores and groups pass.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import LOOP_LEVELS, RZ, BarrierRef, Count, Instruction, Register, Role, WarpProgram
-from heddle.ir.warp_fiber import SUBPARTITIONS, TENSOR, TENSOR_COLUMNS, WINDOW, Bind
-from heddle.passes.channel_order import Order, tile_registers
+from heddle.ir.warp_fiber import SUBPARTITIONS, TENSOR, TENSOR_COLUMNS, Bind
+from heddle.passes.channel_order import TENSOR_FIRST, Order, tile_registers
 
 ITEMS = 3  # work items of the cluster that are played
 ALL = frozenset(range(SUBPARTITIONS))
 ANYONE = -1  # the part of a full bit that whoever consumes clears
 ACTS_EVERY = {"warp": 1, "group": SUBPARTITIONS}  # of how many wefts one acts; of a role the first alone
-TENSOR_FIRST = 2 * WINDOW
-"""Groups of 32 columns of tensor memory are numbered behind the registers."""
 Place = tuple[int, int]
 """Subpartition and register, or `TENSOR_FIRST` + group of columns of tensor memory."""
 
@@ -53,6 +53,14 @@ class Phase:
     arrived: int = 0
     expected: int = 0
     parity: int = 0
+
+
+class Operands(NamedTuple):
+    """Places with bits that an instruction touches: by source slot, all that it reads (an accumulator, too), writes."""
+
+    slots: tuple[tuple[Place, ...], ...]
+    read: tuple[Place, ...]
+    written: tuple[Place, ...]
 
 
 @dataclass(slots=True)
@@ -91,10 +99,10 @@ class Game:
 
     `writers`, `consumers`: for each pool register the wefts that write and that read it, with a pc each; `shared`: the
     registers held for several subpartitions; `misread`: data given back by a subpartition for which they are not held;
-    `order`: what each weft knows of the others.
+    `order`: what each weft knows of the others; `cut`: not all items of the cluster are played.
     """
 
-    def __init__(self, program: WarpProgram) -> None:
+    def __init__(self, program: WarpProgram, *, every_item: bool = False) -> None:
         self.program = program
         self.wefts = [
             Weft(number, role, role.entry)
@@ -104,6 +112,7 @@ class Game:
         assert program.fiber is not None
         self.pool = range(program.fiber.pool_first, program.fiber.pool_limit)
         self.bits: dict[Place, Bits] = {}
+        self._touched: dict[tuple[int, int], Operands] = {}
         self.phases: dict[tuple[str, int], Phase] = {}
         self.arrivals = {barrier.name: barrier.arrivals for barrier in program.barriers}
         self.depths = {ring.name: ring.depth for ring in program.rings}
@@ -114,7 +123,9 @@ class Game:
         self.order = Order(len(self.wefts), tile_registers(program))
         grid = program.work.grid if program.work.schedule == "static" else 1
         last = len(program.work.items) if program.work.schedule != "launch" else 1
-        self.items = list(range(0, last, max(1, grid)))[:ITEMS]
+        items = list(range(0, last, max(1, grid)))
+        self.cut = not every_item and len(items) > ITEMS
+        self.items = [items[0], *items[1 - ITEMS :]] if self.cut else items
 
     def play(self) -> bool:
         """Run every weft as far as it goes, until all have ended; returns whether they have."""
@@ -126,6 +137,11 @@ class Game:
                     moved = True
         return all(weft.ended for weft in self.wefts)
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is left that has not been given back."""
+        return not any(bits.full for bits in self.bits.values())
+
     def pool_places(self, weft: Weft, registers: tuple[Register | None, ...]) -> list[Place]:
         """The pool registers, and groups of columns of tensor memory, among some operands."""
         return [p for r in registers if r is not None for p in weft.place(r) if self.has_bits(p)]
@@ -133,6 +149,15 @@ class Game:
     def has_bits(self, place: Place) -> bool:
         """Whether full and empty bits of a place order its accesses."""
         return place[1] in self.pool or place[1] >= TENSOR_FIRST
+
+    def _operands(self, weft: Weft, instruction: Instruction) -> Operands:
+        """What an instruction touches that has bits; the same for all wefts of a role in one subpartition."""
+        key = (weft.pc, weft.home)
+        if key not in self._touched:
+            slots = tuple(tuple(self.pool_places(weft, (source,))) for source in instruction.src)
+            read = self.pool_places(weft, _sources(instruction))
+            self._touched[key] = Operands(slots, tuple(read), tuple(self.pool_places(weft, (instruction.dst,))))
+        return self._touched[key]
 
     # one instruction
 
@@ -161,11 +186,12 @@ class Game:
             phase = weft.rings.get(instruction.barrier.ring or "", (0, 0))[1]
             weft.waits = f"mbarrier {instruction.barrier.name}"
             return self._phase(weft, instruction.barrier).parity != phase ^ instruction.barrier.flip
-        for place in self.pool_places(weft, _sources(instruction)):
+        operands = self._operands(weft, instruction)
+        for place in operands.read:
             if weft.home in self._bits(place).empty:
                 weft.waits = f"{name_of(place)}, which is empty"
                 return False
-        for place in self.pool_places(weft, (instruction.dst,)):
+        for place in operands.written:
             if self._bits(place).full:
                 weft.waits = f"{name_of(place)}, which is full"
                 return False
@@ -175,18 +201,22 @@ class Game:
         """What the weft waited for tells it what others have done."""
         if unit is Unit.MBARRIER_WAIT and instruction.barrier is not None:
             self.order.passed(weft.number, self._key(weft, instruction.barrier))
-        for place in self.pool_places(weft, _sources(instruction)):
+        operands = self._operands(weft, instruction)
+        for place in operands.read:
             self.order.waited(weft.number, place, read=True)
-        for place in self.pool_places(weft, (instruction.dst,)):
+        for place in operands.written:
             self.order.waited(weft.number, place, read=False)
 
     def _touch(self, weft: Weft, instruction: Instruction) -> None:
+        operands = self._operands(weft, instruction)
+        if not operands.read and not operands.written:
+            return
         bind = weft.bound or Bind()
         event = self.order.issue(weft.number, weft.pc)
         if instruction.group:
             self.order.group(event)
-        for slot, source in enumerate(instruction.src):
-            for place in self.pool_places(weft, (source,)):
+        for slot, places in enumerate(operands.slots):
+            for place in places:
                 bits = self._bits(place)
                 bits.read_pc = weft.pc
                 self.order.read(event, place, gives_back=slot in bind.consume)
@@ -194,19 +224,19 @@ class Game:
                     self.consumers.setdefault(place, {}).setdefault(weft.number, weft.pc)
                 if slot in bind.consume:
                     self._give_back(weft, place, slot in bind.scoped)
-        for place in self.pool_places(weft, (instruction.dst,)):
+        for place in operands.written:
             bits = self._bits(place)
             bits.empty, bits.written_pc = set(), weft.pc
             self.order.write(event, place)
             bits.full = set(bind.readers or (ANYONE,)) if bind.hold else set()
             if bind.readers:
                 self.shared.add(place)
-            if place[1] < TENSOR_FIRST:  # of tensor memory `verify_tensor_memory` checks the order
+            if place[1] < TENSOR_FIRST:  # columns have several writers, which tokens order
                 self.writers.setdefault(place, {}).setdefault(weft.number, weft.pc)
 
     def _give_back(self, weft: Weft, place: Place, scoped: bool) -> None:
         bits, reader = self._bits(place), weft.home if scoped else ANYONE
-        if reader not in bits.full and place[1] < TENSOR_FIRST:
+        if reader not in bits.full:
             self.misread.append((weft.pc, place))
         bits.full.discard(reader)
         bits.empty |= {reader} if scoped else ALL

@@ -2,8 +2,9 @@
 
 A held datum tells its reader what its writer had done; giving it back tells the next writer what its reader had done;
 a completed mbarrier tells all who wait for it. The order that these impose is the same in every schedule, so two
-accesses that are unordered here can come in either order (docs/decisions/0006). Checked so are pool registers with
-writes that do not hold, and lockstep groups, which must reach the matrix units of all subpartitions in one order.
+accesses that are unordered here can come in either order (docs/decisions/0006). Checked so are pool registers and
+columns of tensor memory with writes that do not hold, and lockstep groups, which must reach the matrix units of all
+subpartitions in one order.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heddle.ir.warp import WarpProgram
-from heddle.ir.warp_fiber import OWN, SUBPARTITIONS
+from heddle.ir.warp_fiber import OWN, SUBPARTITIONS, TENSOR, WINDOW
 
+TENSOR_FIRST = 2 * WINDOW
+"""Groups of 32 columns of tensor memory are numbered behind the registers."""
 Clock = list[int]
 """By weft: how many of its instructions are known to have issued."""
 
@@ -124,11 +127,12 @@ class Order:
 
 
 def tile_registers(program: WarpProgram) -> frozenset[int]:
-    """Return the pool registers with a write that does not hold: bits alone do not order their accesses."""
+    """Return the pool registers, and columns, with a write that does not hold: bits alone do not order accesses."""
     found: set[int] = set()
     rows = program.instructions
     for pc, row in enumerate(rows):
         bind = rows[pc - 1].bind if pc else None
-        if row.dst is not None and row.dst.place == OWN and not (bind and bind.hold):
-            found |= set(range(row.dst.index, row.dst.index + row.dst.count))
+        if row.dst is not None and row.dst.place in (OWN, TENSOR) and not (bind and bind.hold):
+            first = row.dst.index + (TENSOR_FIRST if row.dst.place == TENSOR else 0)
+            found |= set(range(first, first + row.dst.count))
     return frozenset(found)
