@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from heddle.cli import bench, check, compare, compile, kernels, machines, run, validate
+from heddle.cli import bench, check, compare, compile, kernels, machines, run, tune, validate
 from heddle.errors import HeddleError
 
 INTERRUPTED = 130
@@ -43,7 +43,7 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-for module in (machines, kernels, run, compare, check, compile, validate, bench):
+for module in (machines, kernels, run, compare, tune, check, compile, validate, bench):
     app.command(name=module.__name__.rpartition(".")[2], epilog=f"Example: {module.EXAMPLE}")(module.command)
 
 

@@ -64,7 +64,7 @@ class Kernel(ABC, Generic[Config]):
     def candidates(self, machine: Machine, params: Mapping[str, Any], mode: str = "simt") -> list[Any]:
         """Return the configurations worth trying on a machine. Raises UserError if nothing can run the problem."""
         if mode == "fiber":
-            return list(self._native_on(machine).candidates(self.problem(params), machine))
+            return list(self.native_on(machine).candidates(self.problem(params), machine))
         return self.simt_candidates(machine, params)
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Kernel(ABC, Generic[Config]):
         """Return the tile program for a machine and a configuration, the first candidate by default."""
         if mode != "fiber":
             return self.simt_build(machine, params, config)
-        native, problem = self._native_on(machine), self.problem(params)
+        native, problem = self.native_on(machine), self.problem(params)
         config = config or native.candidates(problem, machine)[0]
         return native.build(problem, config, machine, {**self.check(params), "config": config.label()})
 
@@ -104,7 +104,8 @@ class Kernel(ABC, Generic[Config]):
     def flops(self, params: Mapping[str, Any]) -> int:
         """Return the useful floating-point operations."""
 
-    def _native_on(self, machine: Machine) -> NativeKernel[Any, Any]:
+    def native_on(self, machine: Machine) -> NativeKernel[Any, Any]:
+        """Return the FIBER-native kernel for a machine with some features. Raises UserError if there is none."""
         if machine.architecture not in self.native:
             raise UserError(
                 f"{self.name} has no FIBER-native kernel for {machine.architecture} ({machine.name})",

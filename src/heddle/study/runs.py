@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 # what compiles and simulates is imported where it is used: a stored answer needs no compiler
 
-__all__ = ["Request", "choice_clock", "compiled", "request", "request_of", "run", "tile_choice", "write_timeline"]
+__all__ = [
+    "Request", "candidates", "choice_clock", "compiled", "estimated", "keep_refusal", "request", "request_of", "run",
+    "stored", "stored_refusal", "tile_choice", "write_timeline",
+]  # fmt: skip
 
 NOT_SIMULATED = frozenset(
     {"description", "tensor_peak_clock_mhz", "tdp_watts", "kernel_launch_us", "kernel_drain_us"}
@@ -106,10 +109,7 @@ def tile_choice(asked: Request, report: Progress) -> Choice:
     """Choose among the kernel's candidates that agree with the pins; by slices if one of them is costly."""
     if asked.config is not None:
         return Choice(config=asked.config)
-    found = find_kernel(asked.kernel)
-    where = asked.machine, asked.params
-    offered = found.library_candidates(asked.library, *where) if asked.library else found.candidates(*where, asked.mode)
-    tried = shortlist(asked.kernel, *where, pinned(offered, asked.pins), asked.mode)
+    tried = candidates(asked)
     # chip mode is for the answer, not for the choice
     quick = dataclasses.replace(asked, simulation="representative", profile=False)
     turns = _turns(asked, tried)
@@ -124,6 +124,19 @@ def tile_choice(asked: Request, report: Progress) -> Choice:
         return int((_estimated if costly else _simulated)(quick, config, choice_clock(asked))["cycles"])
 
     return dataclasses.replace(choose(tried, cycles_of), from_slices=costly)
+
+
+def candidates(asked: Request) -> list[Any]:
+    """Return the configurations that are compared: those of the kernel that agree with the pins, the likely ones."""
+    found = find_kernel(asked.kernel)
+    where = asked.machine, asked.params
+    offered = found.library_candidates(asked.library, *where) if asked.library else found.candidates(*where, asked.mode)
+    return shortlist(asked.kernel, *where, pinned(offered, asked.pins), asked.mode)
+
+
+def estimated(asked: Request, config: Any) -> dict[str, Any]:
+    """Return cycles and tensor use of a configuration, from a slice at the clock of `choice_clock`."""
+    return _estimated(asked, config, choice_clock(asked))
 
 
 def _turns(asked: Request, configs: Sequence[Any]) -> list[int]:
