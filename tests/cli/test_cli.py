@@ -47,6 +47,7 @@ BAD_USE = [
     (("run", "gemm", "--gpu", "h100", "--mode", "fibre"), "unknown mode 'fibre'; allowed: cuda-native, fiber, simt"),
     (("run", "gemm", "--gpu", "h100", "--l2", "hot"), "unknown L2 state 'hot'; allowed: cold, flushed, warm"),
     (("run", "gemm", "--gpu", "h100", "--clock-mhz", "9000"), "a clock of 9000 MHz is not possible"),
+    (("run", "gemm", "--gpu", "h100", "--clock-mhz", "1e-300"), "a clock of 1e-300 MHz is not possible"),
     (("run", "gemm", "--gpu", "h100", "--json", "absent/x.json"), "the folder "),
     (
         ("run", "gemm", "--gpu", "a100", "--set", "cluster=2"),

@@ -69,6 +69,7 @@ def test_the_family_is_the_id_without_number_and_sizes(tmp_path: Path, case_id: 
 BAD = [
     (GOOD.replace("100,us", "fast,us"), "line 2: column 'measured': 'fast' is not a number"),
     (GOOD.replace("100,us", "-1,us"), "column 'measured': '-1' must be a positive number"),
+    (GOOD.replace("100,us", "1e-300,us"), "column 'measured': '1e-300' is not a size, time, rate or clock"),
     (GOOD.replace("100,us", "nan,us"), "column 'measured': 'nan' must be a positive number"),
     (GOOD.replace("4096", "0"), "column 'm': '0' must be a positive number"),
     (GOOD.replace("4096", "1.5"), "column 'm': '1.5' must be a whole number"),

@@ -23,6 +23,8 @@ COLUMNS = (
     *("case_id", "gpu", "kernel", "direction", "causal", "dtype", *PARAMETERS, "measured", "unit", "measured_min"),
     *("measured_max", "clock_mhz", "implementation", "l2_state", "includes_launch", "power_note", "quality", "source"),
 )
+LEAST, MOST = 1e-6, 1e12
+"""Bounds of every number of a case: beyond them it is a slip, and times would overflow."""
 REQUIRED = ("case_id", "gpu", "kernel", "measured", "unit")
 UNITS = ("us", "tflops", "cycles")
 L2_STATES = ("warm", "cold", "flushed")
@@ -137,6 +139,8 @@ class _Row:
             raise self.error(column, f"{text!r} is not a number") from None
         if not 0 < value < float("inf"):
             raise self.error(column, f"{text!r} must be a positive number")
+        if not LEAST <= value <= MOST:
+            raise self.error(column, f"{text!r} is not a size, time, rate or clock; allowed: {LEAST:g} to {MOST:g}")
         return value
 
     def size(self, column: str) -> int:

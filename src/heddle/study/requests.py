@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 L2_STATES = ("warm", "cold", "flushed")
 SIMULATIONS = ("representative", "chip")
+LEAST_CLOCK_MHZ = 10.0
+"""Below it DRAM would move more in an SM cycle than any queue is made for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +83,10 @@ def request(
     _check_mode(found, machine, mode)
     if mode != "simt":
         machine = with_fiber(machine)
-    if clock_mhz is not None and not 0 < clock_mhz <= machine.max_clock_mhz:
+    if clock_mhz is not None and not LEAST_CLOCK_MHZ <= clock_mhz <= machine.max_clock_mhz:
         raise UserError(
-            f"a clock of {clock_mhz:g} MHz is not possible; {machine.name} runs at up to {machine.max_clock_mhz:g}"
+            f"a clock of {clock_mhz:g} MHz is not possible; {machine.name} runs at {LEAST_CLOCK_MHZ:g} to "
+            f"{machine.max_clock_mhz:g}"
         )
     params, pins = _parted(kernel, machine, mode, texts or {})
     return Request(
