@@ -105,6 +105,33 @@ def test_fast_forward_engages_in_mode_cuda_native() -> None:
     assert skipped > 0
 
 
+def forwarded(seed: int) -> tuple[list[str], int]:
+    """Return what fast-forward changes in a random program with long loops, and how many cycles it skips."""
+    program, machine, options = random_fiber_case(seed)
+    program, alone = with_long_loops(program), options | {"mode": "sm"}
+    plain = simulate(program, machine, fast_forward=False, **alone)
+    skipping = simulate(program, machine, **alone)
+    return differences(plain, skipping), skipping.fast_forwarded_cycles
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_fast_forward_changes_no_count_in_mode_fiber(seed: int) -> None:
+    lines, _ = forwarded(seed)
+    assert not lines, f"random_fiber_case({seed}) with long loops: {lines}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(16, 400))
+def test_fast_forward_changes_no_count_in_many_programs_of_mode_fiber(seed: int) -> None:
+    lines, _ = forwarded(seed)
+    assert not lines, f"random_fiber_case({seed}) with long loops: {lines}"
+
+
+@pytest.mark.slow
+def test_fast_forward_engages_in_mode_fiber() -> None:
+    assert any(forwarded(seed)[1] > 0 for seed in range(40))
+
+
 def paper_case(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:
     """Return a random program without binds, whose reads set F as in the paper."""
     program, machine, options = random_fiber_case(seed)

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from agreement import differences
 from fiber_kernels import SMALL, bind_mutants, checked, compiled, one_sm, run, tiles, without
 from heddle import sim
 from heddle.errors import UserError
@@ -15,6 +16,7 @@ from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_text import parse_program as parse_warp
 from heddle.ir.warp_text import print_program as print_warp
 from heddle.kernels.gemm.sm90_fiber import FiberGemm
+from heddle.machine import machine
 from heddle.passes.verify_channels import VerifyChannels
 
 ONE_TILE = FiberGemm(m=128, n=64, k=128, tile_n=64, stages=2)
@@ -46,6 +48,13 @@ def test_the_engines_agree_on_every_stall_and_bit() -> None:
     ours, plain = run(compiled(ONE_GROUP)), run(compiled(ONE_GROUP), "reference")
     assert (ours.cycles, ours.fiber) == (plain.cycles, plain.fiber)
     assert np.array_equal(ours.stalls_pc, plain.stalls_pc)
+
+
+def test_fast_forward_skips_most_of_a_long_sum_and_changes_nothing() -> None:
+    program, device = compiled(FiberGemm(m=256, n=256, k=8192)), machine("h100+fiber")
+    plain, skipping = (sim.simulate(program, device, fast_forward=on) for on in (False, True))
+    assert skipping.fast_forwarded_cycles > 0.5 * skipping.cycles
+    assert not differences(plain, skipping)
 
 
 def test_every_datum_is_given_back_at_the_end() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import RZ, Instruction, Register, Role, WarpProgram
 from heddle.ir.warp_fiber import TENSOR
@@ -12,6 +15,7 @@ from heddle.sim.core import blocked_fiber as blocked
 from heddle.sim.core import layout as c
 from heddle.sim.core import layout_fiber as f
 from heddle.sim.core.arbiter import queue_of_sub
+from heddle.sim.core.bit_wheel import catch_up
 from heddle.sim.core.registers import fiber_row
 from heddle.sim.fiber_faults import register_name
 
@@ -32,13 +36,11 @@ def registers(register: Register | None, role: Role, own: int) -> set[Physical]:
     return {(place, number, register.place == TENSOR) for number in range(first, first + register.count)}
 
 
-def physical(sim: Sim, index: int) -> Physical:
-    """Return which register the `index`-th record of a FIBER-thread is."""
-    vectors, columns = int(sim.state[f.H_VECTORS]), int(sim.state[f.H_COLUMNS])
-    if index < c.SUBPARTITIONS * vectors:
-        return index // vectors, index % vectors, False
-    place, number = divmod(index - c.SUBPARTITIONS * vectors, columns)
-    return place, number, True
+def physical(index: int) -> Physical:
+    """Return which register has a place in the sequence of all subpartitions (`layout_fiber.PLACE_NUMBERS`)."""
+    place, number = divmod(index, f.PLACE_NUMBERS)
+    tensor = number >= f.TENSOR_FIRST
+    return place, number - f.TENSOR_FIRST * tensor, tensor
 
 
 def writes(program: WarpProgram, pc: int, role: Role, own: int, register: Physical) -> bool:
@@ -82,22 +84,29 @@ def users(program: WarpProgram, register: Physical, uses: Uses, line: Callable[[
 def bit_wait(sim: Sim, at: int, pc: int, line: Callable[[int], str]) -> tuple[str, tuple[str, ...]] | None:
     """Return what a candidate waits for if a bit holds it up, and who could change that; None if none does."""
     state, now = sim.state.copy(), int(sim.state[c.H_TIME])
-    fiber = fiber_row(state, int(state[at + c.W_ROW]))
-    if not state[c.H_BITS] or not sim.rows[fiber + f.Y_FLAGS] & f.FLAG_TESTS:
+    row = int(state[at + c.W_ROW])
+    if not sim.rows[row + c.P_FLAGS] & c.FLAG_BITS:
         return None
-    first = int(state[at + c.W_REGISTERS])
+    fiber = fiber_row(state, row)
+    catch_up(state, int(state[at + c.W_SM]), now)
     if empty := blocked.find_empty(state, sim.rows, at, fiber, now):
-        index = (empty - first) // f.R_WORDS
-        who = users(sim.program, physical(sim, index), writes, line)
+        index = _index(state, at, empty)
+        who = users(sim.program, physical(index), writes, line)
         why = "POOL_EMPTY" if who else "no weft writes it"
-        return f"waits for a datum in {register_name(sim, index)} ({why})", who
-    group = int(sim.rows[fiber + f.Y_DST])
-    if group and (full := blocked.full_in(state, at, group, now)):
-        index = (full - first) // f.R_WORDS
-        who = users(sim.program, physical(sim, index), gives_back, line)
+        return f"waits for a datum in {register_name(index)} ({why})", who
+    if full := blocked.find_full(state, sim.rows, at, fiber):
+        index = _index(state, at, full)
+        who = users(sim.program, physical(index), gives_back, line)
         why = "POOL_FULL" if who else "no weft consumes it"
-        return f"waits for {register_name(sim, index)} to be consumed ({why})", who
+        return f"waits for {register_name(index)} to be consumed ({why})", who
     return None
+
+
+def _index(state: NDArray[np.int64], at: int, wait: int) -> int:
+    """Return the place in the sequence of all subpartitions of the register that a weft waits for (W_WAIT)."""
+    place, word = divmod((wait >> c.WORD_BITS) - int(state[at + c.W_REGISTERS]), f.PLACE_WORDS)
+    number = (word % f.BIT_WORDS << c.WORD_BITS) + wait % (1 << c.WORD_BITS)
+    return place * f.PLACE_NUMBERS + number
 
 
 def meeting(sim: Sim, at: int) -> str:

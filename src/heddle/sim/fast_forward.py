@@ -9,6 +9,7 @@ from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Role, WarpProgram
 from heddle.sim.core import fast_forward as f
 from heddle.sim.core import layout as c
+from heddle.sim.core.layout_fiber import FIBER_COUNTS
 from heddle.sim.core.memory_forward import memory_state_words
 from heddle.sim.core.memory_layout import COUNTERS, COUNTERS_END
 from heddle.sim.state import Extent
@@ -43,7 +44,7 @@ class FastForward:
             return
         contexts = extent.sms * c.SUBPARTITIONS * extent.bits
         counts = contexts * (2 * c.LEVELS + c.REASONS) + len(program.instructions) * c.REASONS
-        counts += 2 * extent.sms + COUNTERS_END - COUNTERS
+        counts += 2 * extent.sms + FIBER_COUNTS + COUNTERS_END - COUNTERS
         room = extent.base["contexts"] + f.EVENTS * c.E_WORDS + int(memory_state_words(memory)) + 1024
         self.buffer = np.zeros(f.F_WORDS + counts + 2 * room, dtype=np.int64)
         self.buffer[f.F_COUNTS] = f.F_WORDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heddle.errors import UserError
+from heddle.ir.warp_fiber import TENSOR_COLUMNS
 from heddle.sim.core import layout as c
 from heddle.sim.core import layout_fiber as f
 
@@ -16,13 +17,13 @@ GROUPS_HINT = "each of the four wefts of a group issues its group instructions i
 WEFTS_OF_GROUP = 4
 
 
-def register_name(sim: Sim, index: int) -> str:
-    """Return the name of the `index`-th register record of a FIBER-thread."""
-    vectors, columns = int(sim.state[f.H_VECTORS]), int(sim.state[f.H_COLUMNS])
-    if index < c.SUBPARTITIONS * vectors:
-        return f"R{index % vectors} of subpartition {index // vectors}"
-    place, number = divmod(index - c.SUBPARTITIONS * vectors, columns)
-    return f"columns {32 * number} to {32 * number + 31} of subpartition {place}"
+def register_name(index: int) -> str:
+    """Return the name of a register by its place in the sequence of all (`layout_fiber.PLACE_NUMBERS`)."""
+    place, number = divmod(index, f.PLACE_NUMBERS)
+    if number < f.TENSOR_FIRST:
+        return f"R{number} of subpartition {place}"
+    first = TENSOR_COLUMNS * (number - f.TENSOR_FIRST)
+    return f"columns {first} to {first + TENSOR_COLUMNS - 1} of subpartition {place}"
 
 
 def warnings(sim: Sim) -> list[str]:
@@ -33,7 +34,7 @@ def warnings(sim: Sim) -> list[str]:
         at = int(state[f.H_WARNINGS]) + number * f.N_WORDS
         count = int(state[at + f.N_COUNT])
         shown = range(min(count, f.NAMED_REGISTERS))
-        named = ", ".join(register_name(sim, int(state[at + f.N_REGISTER + i])) for i in shown)
+        named = ", ".join(register_name(int(state[at + f.N_REGISTER + i])) for i in shown)
         more = f" and {count - f.NAMED_REGISTERS} more" if count > f.NAMED_REGISTERS else ""
         lines.append(
             f"SM {int(state[at + f.N_SM])}, slot {int(state[at + f.N_SLOT])}: "

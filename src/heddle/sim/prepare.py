@@ -18,7 +18,7 @@ from heddle.ir.warp import LOOP_LEVELS, SCOREBOARDS, Instruction, WarpProgram
 from heddle.machine.spec import Machine, OpTiming
 from heddle.sim.buffers import zeros
 from heddle.sim.core import layout as c
-from heddle.sim.core.layout_fiber import Y_WORDS
+from heddle.sim.core.layout_fiber import Y_TESTS, Y_WORDS
 from heddle.sim.prepare_ports import PortReads, port_reads
 from heddle.sim.result import Stall
 
@@ -218,7 +218,7 @@ def prepare(program: WarpProgram, machine: Machine) -> NDArray[np.int64]:
 
     Raises UserError if an instruction names something that the program or the machine does not have.
     """
-    from heddle.sim.prepare_fiber import bases, is_remote, prepare_fiber
+    from heddle.sim.prepare_fiber import bases, has_bits, is_remote, prepare_fiber
     from heddle.sim.prepare_units import fill_unit
 
     names, count = names_of(program, machine), len(program.instructions)
@@ -240,7 +240,12 @@ def prepare(program: WarpProgram, machine: Machine) -> NDArray[np.int64]:
         _cold(cold, program, machine, pc, names)
         fill_unit(cold, program, machine, pc, names)
     if program.mode != "simt":
-        rows[fiber_rows(program) :] = prepare_fiber(program, machine, kept)
+        third = rows[fiber_rows(program) :] = prepare_fiber(program, machine, kept, base)
+        bits = has_bits(program, machine)
+        for pc, instruction in enumerate(program.instructions):
+            remote = program.mode == "fiber" and is_remote(instruction)
+            tests = bits and third[pc * Y_WORDS + Y_TESTS] != 0
+            rows[pc * c.P_WORDS + c.P_FLAGS] |= c.FLAG_REMOTE * remote | c.FLAG_BITS * tests
     return rows
 
 

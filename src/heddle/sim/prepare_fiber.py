@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import UnsupportedError, unknown_name
+from heddle.errors import SourceLocation, UnsupportedError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.verify_flow import reachable
 from heddle.ir.warp import RZ, Instruction, Register, WarpProgram
 from heddle.ir.warp_fiber import OWN, TENSOR, Bind, wefts_of
 from heddle.machine.spec import Machine
+from heddle.sim.core import layout as c
 from heddle.sim.core import layout_fiber as f
 from heddle.sim.prepare import cycles_to_ticks, transfer_ticks, where_is
 
@@ -19,6 +20,11 @@ Row = NDArray[np.int64]
 MATRIX_UNITS = (Unit.WGMMA, Unit.WEFT_MMA)
 MATRIX_OPERANDS = 2  # the first source slots of a matrix instruction; a third is the accumulator that is read
 STEP_COLUMNS = 8  # columns of the steps in which operands are read ahead (docs/reference/fiber.md, section 6)
+
+
+def has_bits(program: WarpProgram, machine: Machine) -> bool:
+    """Tell whether registers have full and empty bits."""
+    return program.mode == "fiber" and machine.fine_scheduling
 
 
 def is_matrix(instruction: Instruction) -> bool:
@@ -46,15 +52,37 @@ def bases(program: WarpProgram) -> dict[int, int]:
     return found
 
 
-def packed(register: Register | None) -> int:
+def packed(register: Register | None, base: int) -> int:
     """Return a group of registers as a word (`layout_fiber.Y_DST`); 0 for none and for the zero register."""
     if register is None or (register.place is None and register.index == RZ):
         return 0
-    kind = f.GROUP_LOCAL
-    if register.place is not None:
-        named = {OWN: f.GROUP_OWN, TENSOR: f.GROUP_TENSOR}
-        kind = named.get(register.place, f.GROUP_PLACE + register.place)
-    return register.count | register.index << 16 | kind << 32
+    number = register.index + {None: base, TENSOR: f.TENSOR_FIRST}.get(register.place, 0)
+    own = register.place is None or register.place in (OWN, TENSOR)
+    kind = f.GROUP_OWN if own else f.GROUP_PLACE + (register.place or 0)
+    return register.count | number << 16 | kind << 32
+
+
+def signed(word: int) -> int:
+    """Return the number of 64 bits with a sign."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+def numbers(group: int) -> range:
+    """Return the numbers of the registers of a group."""
+    first = group >> 16 & 0xFFFF
+    return range(first, first + (group & 0xFFFF))
+
+
+def _in_pool(program: WarpProgram, group: int) -> bool:
+    """Tell whether a group has a register of the pool."""
+    assert program.fiber is not None
+    pool = range(program.fiber.pool_first, program.fiber.pool_limit)
+    return any(number in pool or number >= f.TENSOR_FIRST for number in numbers(group))
+
+
+def _touched(groups: list[int]) -> int:
+    """Return the registers of groups, all words together (`layout_fiber.Y_TOUCHED`)."""
+    return signed(sum(1 << place for place in {number % 64 for group in groups for number in numbers(group)}))
 
 
 def _bind(bind: Bind) -> int:
@@ -65,7 +93,35 @@ def _bind(bind: Bind) -> int:
     return consume | f.BIND_HOLD * bind.hold | scoped | readers << f.BIND_READERS_SHIFT
 
 
-def _registers(row: Row, program: WarpProgram, machine: Machine, pc: int) -> None:
+def _named_from_elsewhere(program: WarpProgram) -> set[int]:
+    """Return the numbers of registers that an instruction names with a subpartition and tests."""
+    return {
+        number
+        for instruction in program.instructions
+        if OPCODES[instruction.op].unit is not Unit.BUSY_BIT
+        for source in instruction.src
+        if source.place is not None and source.place >= 0
+        for number in range(source.index, source.index + source.count)
+    }
+
+
+def _tests(groups: list[int], base: int | None) -> list[tuple[int, int]]:
+    """Return the words of bits of groups, and which bits (`layout_fiber.Y_TEST`).
+
+    `base`: where the words are counted from, by the groups' places if None.
+    """
+    found: dict[int, int] = {}
+    for group in groups:
+        kind = group >> 32
+        first = 0 if kind == f.GROUP_OWN else (kind - f.GROUP_PLACE) * f.PLACE_WORDS
+        where = base if base is not None else f.TEST_OWN if kind == f.GROUP_OWN else f.TEST_ANY
+        for number in numbers(group):
+            word = (first + (number >> c.WORD_BITS)) << f.TEST_BASE_BITS | where
+            found[word] = found.get(word, 0) | 1 << number % 64
+    return [(word, signed(mask)) for word, mask in found.items()]
+
+
+def _registers(row: Row, program: WarpProgram, machine: Machine, pc: int, base: int, elsewhere: set[int]) -> None:
     """Fill in what bits and ports need to know."""
     instruction = program.instructions[pc]
     unit, matrix = OPCODES[instruction.op].unit, is_matrix(instruction)
@@ -75,25 +131,73 @@ def _registers(row: Row, program: WarpProgram, machine: Machine, pc: int) -> Non
             where=where_is(program, pc),
         )
     row[f.Y_FLAGS] = (
-        f.FLAG_REMOTE * is_remote(instruction)
-        | f.FLAG_MATRIX * matrix
+        f.FLAG_MATRIX * matrix
         | f.FLAG_TESTS * (unit is not Unit.BUSY_BIT)
         | f.FLAG_GROUP * instruction.group
         | f.FLAG_TM * (instruction.op == "WMMA.TM")
     )
-    row[f.Y_DST] = packed(instruction.dst)
+    row[f.Y_DST] = packed(instruction.dst, base)
     for slot, source in enumerate(instruction.src):
-        row[f.Y_SOURCE + slot] = packed(source)
+        row[f.Y_SOURCE + slot] = packed(source, base)
     operands = min(MATRIX_OPERANDS, len(instruction.src)) if matrix else len(instruction.src)
     row[f.Y_SOURCES] = operands
     row[f.Y_PORT_SLOTS] = min(operands, MATRIX_OPERANDS) if unit is Unit.TCGEN05_MMA else operands
     if matrix:
         third = len(instruction.src) > MATRIX_OPERANDS
-        row[f.Y_ACCUMULATOR] = packed(instruction.src[MATRIX_OPERANDS] if third else instruction.dst)
+        row[f.Y_ACCUMULATOR] = packed(instruction.src[MATRIX_OPERANDS] if third else instruction.dst, base)
+    _tested(row, program, where_is(program, pc), elsewhere)
     before = program.instructions[pc - 1].bind if pc else None
     row[f.Y_BIND] = _bind(before if before is not None else Bind())
     if unit is Unit.BUSY_BIT:
         row[f.Y_BIND] = f.CHANGE_FULL * (instruction.bit == "full") | f.CHANGE_SET * instruction.set_bit
+
+
+def _tested(row: Row, program: WarpProgram, where: SourceLocation | None, elsewhere: set[int]) -> None:
+    """Fill in what follows from the groups that an instruction reads and writes."""
+    sources, accumulator = [int(row[f.Y_SOURCE + slot]) for slot in range(row[f.Y_SOURCES])], int(row[f.Y_ACCUMULATOR])
+    dst = int(row[f.Y_DST])
+    groups = [*sources, accumulator]
+    row[f.Y_TOUCHED] = _touched([*groups, dst])
+    row[f.Y_LOCAL_SLOTS] = sum(
+        1 << slot
+        for slot, group in enumerate(sources[: f.BIND_SLOTS])
+        if group >> 32 == f.GROUP_OWN and elsewhere.isdisjoint(numbers(group))
+    )
+    row[f.Y_FLAGS] |= (
+        f.FLAG_READS * any(groups)
+        | f.FLAG_READS_POOL * any(_in_pool(program, group) for group in groups)
+        | f.FLAG_WRITES_POOL * _in_pool(program, dst)
+        | f.FLAG_LOCAL * elsewhere.isdisjoint(numbers(dst))
+    )
+    if not row[f.Y_FLAGS] & f.FLAG_TESTS:
+        return
+    parts = _tests(sources, None), _tests([accumulator], None), _tests([dst], f.TEST_FULL)
+    tests = [test for part in parts for test in part]
+    if len(tests) > f.TESTS:
+        raise UnsupportedError(
+            f"an instruction tests {len(tests)} words of bits; the engine takes {f.TESTS}", where=where
+        )
+    row[f.Y_TESTS] = sum(len(part) << i * f.TESTS_BITS for i, part in enumerate(parts))
+    for i, (word, mask) in enumerate(tests):
+        row[f.Y_TEST + 2 * i], row[f.Y_TEST + 2 * i + 1] = word, mask
+
+
+def _port_reads(row: Row, kept: int, where: SourceLocation | None) -> None:
+    """Fill in which registers an X instruction reads through ports, by their words; `kept`: slots that need none."""
+    slots = range(row[f.Y_PORT_SLOTS])
+    for shift, at, left_out in ((0, f.Y_PORT, 0), (f.TESTS_BITS, f.Y_PORT_REUSE, kept)):
+        found: dict[int, int] = {}
+        for group in (int(row[f.Y_SOURCE + slot]) for slot in slots if not left_out >> slot & 1):
+            for number in numbers(group):
+                if number < f.TENSOR_FIRST:
+                    word = number >> c.WORD_BITS | group >> 32 << f.PORT_PLACE_SHIFT
+                    found[word] = found.get(word, 0) | 1 << number % 64
+        if len(found) > f.PORT_READS:
+            text = f"an instruction reads {len(found)} words of registers; the engine takes {f.PORT_READS}"
+            raise UnsupportedError(text, where=where)
+        row[f.Y_PORTS] |= len(found) << shift
+        for i, (word, mask) in enumerate(found.items()):
+            row[at + 2 * i], row[at + 2 * i + 1] = word, signed(mask)
 
 
 def _weft_matrix(row: Row, program: WarpProgram, machine: Machine, pc: int, signatures: list[object]) -> None:
@@ -134,13 +238,19 @@ def _completion_cycles(instruction: Instruction, machine: Machine, program: Warp
     return max(0, timing.latency_cycles - cycles_to_ticks(timing.initiation_cycles) // cycles_to_ticks(1))
 
 
-def prepare_fiber(program: WarpProgram, machine: Machine, kept: list[int]) -> NDArray[np.int64]:
-    """Return the Y_ words of all rows; `kept`: mask of source slots of each that the reuse cache can hold."""
+def prepare_fiber(program: WarpProgram, machine: Machine, kept: list[int], base: dict[int, int]) -> NDArray[np.int64]:
+    """Return the Y_ words of all rows.
+
+    `kept`: mask of source slots of each that the reuse cache can hold; `base`: of the roles that reach it (`bases`).
+    """
     rows = np.zeros((len(program.instructions), f.Y_WORDS), dtype=np.int64)
     signatures: list[object] = []
+    elsewhere = _named_from_elsewhere(program)
     for pc, instruction in enumerate(program.instructions):
-        _registers(rows[pc], program, machine, pc)
-        rows[pc, f.Y_KEPT] = kept[pc]
+        if program.mode == "fiber":
+            _registers(rows[pc], program, machine, pc, base.get(pc, 0), elsewhere)
+        if is_remote(instruction):
+            _port_reads(rows[pc], kept[pc], where_is(program, pc))
         unit = OPCODES[instruction.op].unit
         if unit is Unit.WEFT_MMA:
             _weft_matrix(rows[pc], program, machine, pc, signatures)

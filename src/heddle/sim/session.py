@@ -78,7 +78,7 @@ class Sim:
         self._log = EventLog(self.state, self.extent.sms if log != "sm0" else 1, LOGS[log])
         self.finished = False
         self._start(l2_state)
-        enabled = fast_forward and mode != "chip" and program.mode != "fiber"
+        enabled = fast_forward and mode != "chip"
         self._forward = FastForward(program, self.extent, self.memory.buffer, enabled=enabled)
 
     def _start(self, l2_state: str) -> None:

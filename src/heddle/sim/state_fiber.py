@@ -12,17 +12,15 @@ from heddle.ir.warp_fiber import TENSOR_COLUMNS
 from heddle.machine.spec import Machine
 from heddle.sim.core import layout as c
 from heddle.sim.core import layout_fiber as f
+from heddle.sim.prepare_fiber import has_bits
 from heddle.sim.state import Extent
 
 Array = NDArray[np.int64]
 REGISTER_UNIT = 4  # registers of a FIBER-thread in a subpartition are rounded up to quads
 MOST_WARNINGS = 1024  # FIBER-threads whose unconsumed data are reported
 WEFTS_OF_GROUP = 4
-
-
-def has_bits(program: WarpProgram, machine: Machine) -> bool:
-    """Tell whether registers have full and empty bits."""
-    return program.mode == "fiber" and machine.fine_scheduling
+MOST_BROADCAST = f.WHEEL // 2  # cycles
+BANK_COUNTS = (1, 2, 4)  # whole words of registers have the same banks
 
 
 def vectors(program: WarpProgram) -> int:
@@ -50,9 +48,9 @@ def place_fiber(extent: Extent, program: WarpProgram) -> None:
     if program.mode != "fiber":
         return
     accumulate = any(i.op == "HMMA" or OPCODES[i.op].unit in (Unit.WGMMA, Unit.WEFT_MMA) for i in program.instructions)
-    registers = c.SUBPARTITIONS * (vectors(program) + columns(program))
     contexts = extent.sms * c.SUBPARTITIONS * extent.bits
-    extent.place("registers", ctas * registers * f.R_WORDS)
+    extent.place("registers", ctas * f.THREAD_WORDS)
+    extent.place("wheels", extent.sms * f.Z_WORDS)
     extent.place("operations", contexts * f.OPS * f.O_WORDS if accumulate else 0)
     extent.place("matrix_queues", extent.sms * c.SUBPARTITIONS * f.V_WORDS)
     extent.place("grants", extent.sms * f.A_WORDS)
@@ -76,9 +74,8 @@ def fill_fiber(state: Array, extent: Extent, program: WarpProgram, machine: Mach
 
 def _fill_header(state: Array, extent: Extent, program: WarpProgram, machine: Machine) -> None:
     assert program.fiber is not None
-    if not 1 <= machine.matrix_queue_depth <= c.MATRIX_DEPTH:
-        raise UserError(f"matrix_queue_depth = {machine.matrix_queue_depth}; the engine takes 1 to {c.MATRIX_DEPTH}")
     state[c.H_FIBER], state[c.H_BITS] = 1, has_bits(program, machine)
+    _check_limits(machine)
     state[f.H_DELAY] = machine.busy_bit_broadcast_cycles
     state[f.H_VECTORS], state[f.H_COLUMNS] = vectors(program), columns(program)
     state[f.H_POOL_FIRST], state[f.H_POOL_LIMIT] = program.fiber.pool_first, program.fiber.pool_limit
@@ -86,17 +83,35 @@ def _fill_header(state: Array, extent: Extent, program: WarpProgram, machine: Ma
     state[f.H_PORT_READS] = machine.register_reads_per_bank_per_cycle
     state[f.H_QUEUES], state[f.H_QUEUE_DEPTH] = extent.base["matrix_queues"], machine.matrix_queue_depth
     state[f.H_GRANTS] = extent.base["grants"]
+    for bank in range(machine.register_banks):
+        mask = sum(1 << register for register in range(bank, f.WHEEL, machine.register_banks))
+        state[f.H_BANK_MASKS + bank] = mask - (1 << 64) if mask >> 63 else mask
     state[f.H_WARNINGS], state[f.H_WARNING_ROOM] = extent.base["warnings"], MOST_WARNINGS
     for sm in range(extent.sms):
         state[extent.base["grants"] + sm * f.A_WORDS + f.A_CYCLE] = -1
+        wheel = state[extent.sm(sm) + c.S_WHEEL] = extent.base["wheels"] + sm * f.Z_WORDS
+        state[wheel + f.Z_DONE] = -1
+
+
+def _check_limits(machine: Machine) -> None:
+    """Raise UserError for what the engine's tables do not hold."""
+    if not 1 <= machine.matrix_queue_depth <= c.MATRIX_DEPTH:
+        raise UserError(f"matrix_queue_depth = {machine.matrix_queue_depth}; the engine takes 1 to {c.MATRIX_DEPTH}")
+    if machine.busy_bit_broadcast_cycles > MOST_BROADCAST:
+        delay = machine.busy_bit_broadcast_cycles
+        raise UserError(f"busy_bit_broadcast_cycles = {delay}; the engine takes up to {MOST_BROADCAST}")
+    if machine.register_banks not in BANK_COUNTS:
+        raise UserError(f"register_banks = {machine.register_banks}; in mode fiber the engine takes {BANK_COUNTS}")
 
 
 def _fill_threads(state: Array, extent: Extent, program: WarpProgram) -> None:
-    registers = c.SUBPARTITIONS * (vectors(program) + columns(program)) * f.R_WORDS
     for sm, slot, warp in extent.contexts():
-        first = extent.base["registers"] + (sm * extent.slots + slot) * registers
+        first = extent.base["registers"] + (sm * extent.slots + slot) * f.THREAD_WORDS
         at = extent.warp(sm, slot, warp)
         state[extent.cta(sm, slot) + c.C_REGISTERS] = state[at + c.W_REGISTERS] = first
-        state[at + c.W_BASE] = program.roles[int(state[at + c.W_ROLE])].base
+        place = state[at + c.W_PLACE] = warp % c.SUBPARTITIONS
+        state[at + c.W_VIEW] = first + place * f.BIT_WORDS
+        state[at + c.W_VIEW_OWN] = state[at + c.W_VIEW] + place * f.PLACE_WORDS
+        state[at + c.W_FULL_OWN] = first + place * f.PLACE_WORDS + f.ROW_ANY * f.BIT_WORDS
         context = (at - extent.base["warps"]) // c.W_WORDS
         state[at + c.W_OPS] = extent.base["operations"] + context * f.OPS * f.O_WORDS

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from heddle.sim.core.bits import popcount
 from heddle.sim.core.blocked import reuses
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
-    BANKS,
     H_BANKS,
     H_READS,
     H_SHARE,
@@ -17,40 +17,46 @@ from heddle.sim.core.layout import (
     S_QUARTERS,
     SUBPARTITIONS,
     TICK_BITS,
-    W_SUB,
 )
 from heddle.sim.core.layout_fiber import (
     A_COUNT,
     A_CYCLE,
+    A_GIVEN,
     A_READS,
-    A_REGISTER,
     A_WORDS,
+    BIT_WORDS,
+    H_BANK_MASKS,
     H_CROSSED,
     H_DENIED,
     H_GRANTS,
     H_PORT_READS,
     H_QUEUES,
     H_SHARED_READS,
-    H_STAMP,
     H_X_OWN,
+    PORT_PLACE_SHIFT,
     QUEUED,
-    R_STAMP,
-    R_WORDS,
+    ROW_GIVEN,
+    TESTS_BITS,
     V_SPAN,
     V_SPAN_HEAD,
     V_SPAN_TAIL,
     V_WORDS,
-    Y_KEPT,
-    Y_PORT_SLOTS,
-    Y_SOURCE,
+    Y_PORT,
+    Y_PORT_REUSE,
+    Y_PORTS,
 )
-from heddle.sim.core.registers import count_of, fiber_row, first_of, is_tensor, number_of, place_of
+from heddle.sim.core.registers import fiber_row, own_place, place_bits
 from heddle.sim.core.tensor import accumulators_active
 
 
 def queue_of_sub(M: State, sub: int) -> int:
     """Return the address of the matrix queue of a subpartition."""
     return int(M[H_QUEUES] + (M[M[sub + Q_SM] + S_INDEX] * SUBPARTITIONS + M[sub + Q_INDEX]) * V_WORDS)
+
+
+def grants_of(M: State, sm: int) -> int:
+    """Return the address of the list of what an SM's ports have given in this cycle."""
+    return int(M[H_GRANTS] + M[sm + S_INDEX] * A_WORDS)
 
 
 def read_cycles(M: State, reads: int) -> int:
@@ -93,89 +99,96 @@ def take_local_ports(M: State, sub: int, ports: int, t: int) -> None:
         bank += 1
 
 
-def was_granted(M: State, grants: int, register: int) -> bool:
-    """Tell whether a register has been given to an X instruction in this cycle."""
-    i = M[grants + A_COUNT]
-    while i > 0 and M[grants + A_REGISTER + i - 1] != register:
-        i -= 1
-    return bool(i > 0)
-
-
 def port_is_free(M: State, first: int, place: int, bank: int, t: int) -> bool:
     """Tell whether the port of a bank of a subpartition is free within cycle t; `first`: subpartition 0."""
     return bool(M[first + place * Q_WORDS + Q_PORT + bank] >> TICK_BITS <= t)
 
 
-def skipped(P: Program, fiber: int, slot: int, cached: bool) -> bool:
-    """Tell whether a source slot needs no port."""
-    group = P[fiber + Y_SOURCE + slot]
-    return bool(group == 0 or is_tensor(group) or (cached and (P[fiber + Y_KEPT] >> slot) & 1))
+def place_read(M: State, P: Program, warp: int, read: int) -> int:
+    """Return the subpartition of a port read."""
+    place = P[read] >> PORT_PLACE_SHIFT
+    return int(place - 1) if place != 0 else own_place(M, warp)
 
 
-def may_have(M: State, P: Program, warp: int, fiber: int, cached: bool, first: int, grants: int, t: int) -> bool:
+def given_word(M: State, P: Program, warp: int, read: int, place: int) -> int:
+    """Return the address of the word that says which of its registers have been given in this cycle."""
+    word = P[read] & (1 << PORT_PLACE_SHIFT) - 1
+    return int(place_bits(M, warp, place) + ROW_GIVEN * BIT_WORDS + word)
+
+
+def may_have(M: State, P: Program, warp: int, reads: int, end: int, first: int, grants: int, t: int) -> bool:
     """Tell whether all ports that an X instruction needs are free, or give what it wants to another one."""
-    for slot in range(P[fiber + Y_PORT_SLOTS]):
-        if not skipped(P, fiber, slot, cached):
-            group = P[fiber + Y_SOURCE + slot]
-            place, number, register = place_of(M, warp, group), number_of(M, warp, group), first_of(M, warp, group)
-            for i in range(count_of(group)):
-                free = port_is_free(M, first, place, (number + i) % M[H_BANKS], t)
-                if not free and not was_granted(M, grants, register + i * R_WORDS):
-                    return False
+    for read in range(reads, end, 2):
+        place = place_read(M, P, warp, read)
+        for bank in range(M[H_BANKS]):
+            wanted = P[read + 1] & M[H_BANK_MASKS + bank]
+            if wanted == 0 or port_is_free(M, first, place, bank, t):
+                continue
+            if M[grants + A_COUNT] == 0 or wanted & ~M[given_word(M, P, warp, read, place)] != 0:
+                return False
     return True
+
+
+def forget_given(M: State, grants: int, t: int) -> None:
+    """Begin the list of given registers of cycle t."""
+    for i in range(M[grants + A_COUNT]):
+        M[M[grants + A_GIVEN + i]] = 0
+    M[grants + A_CYCLE], M[grants + A_COUNT] = t, 0
 
 
 def grant(M: State, P: Program, sub: int, warp: int, row: int, t: int) -> bool:
     """Grant an X instruction its ports in cycle t, or deny it; H_X_OWN: its own conflicts."""
-    fiber, first = fiber_row(M, row), M[sub + Q_SM] + S_QUARTERS
-    grants = M[H_GRANTS] + M[M[sub + Q_SM] + S_INDEX] * A_WORDS
+    fiber, sm = fiber_row(M, row), M[sub + Q_SM]
+    grants, first = grants_of(M, sm), sm + S_QUARTERS
     if M[grants + A_CYCLE] != t:
-        M[grants + A_CYCLE], M[grants + A_COUNT] = t, 0
-    cached = reuses(M, P, sub, warp, row)
-    if not may_have(M, P, warp, fiber, cached, first, grants, t):
+        forget_given(M, grants, t)
+    reads, count = fiber + Y_PORT, P[fiber + Y_PORTS] & (1 << TESTS_BITS) - 1
+    if reuses(M, P, sub, warp, row):
+        reads, count = fiber + Y_PORT_REUSE, P[fiber + Y_PORTS] >> TESTS_BITS
+    if not may_have(M, P, warp, reads, reads + 2 * count, first, grants, t):
         M[H_DENIED] += 1
         return False
-    take_ports_of(M, P, warp, fiber, cached, first, grants, t)
+    take_reads(M, P, warp, reads, reads + 2 * count, first, grants, t)
+    charge_ports(M, first, grants, t)
     return True
 
 
-def take_ports_of(M: State, P: Program, warp: int, fiber: int, cached: bool, first: int, grants: int, t: int) -> None:
-    """Count the registers of each port, charge those that are free, and remember what they give."""
-    M[H_STAMP] += 1
-    for k in range(SUBPARTITIONS * BANKS):
-        M[grants + A_READS + k] = 0
-    own = M[M[warp + W_SUB] + Q_INDEX]
-    before = M[grants + A_COUNT]
-    for slot in range(P[fiber + Y_PORT_SLOTS]):
-        if not skipped(P, fiber, slot, cached):
-            group = P[fiber + Y_SOURCE + slot]
-            place, number, register = place_of(M, warp, group), number_of(M, warp, group), first_of(M, warp, group)
-            for i in range(count_of(group)):
-                at = register + i * R_WORDS
-                bank = (number + i) % M[H_BANKS]
-                if M[at + R_STAMP] != M[H_STAMP]:
-                    M[at + R_STAMP] = M[H_STAMP]
-                    M[grants + A_READS + place * BANKS + bank] += 1
-                    if place != own:
-                        M[H_CROSSED] += 1
-                    if port_is_free(M, first, place, bank, t):
-                        M[grants + A_REGISTER + before] = at
-                        before += 1
-                    else:
-                        M[H_SHARED_READS] += 1
-    M[grants + A_COUNT] = before
-    charge_ports(M, first, grants, t)
+def take_reads(M: State, P: Program, warp: int, reads: int, end: int, first: int, grants: int, t: int) -> None:
+    """Count the registers of each port, and remember what the free ones give."""
+    for place in range(SUBPARTITIONS):
+        M[grants + A_READS + place] = 0
+    for read in range(reads, end, 2):
+        place, given = place_read(M, P, warp, read), 0
+        if place != own_place(M, warp):
+            M[H_CROSSED] += popcount(P[read + 1])
+        for bank in range(M[H_BANKS]):
+            wanted = P[read + 1] & M[H_BANK_MASKS + bank]
+            if wanted != 0:
+                M[grants + A_READS + place] += popcount(wanted) << 16 * bank
+                if port_is_free(M, first, place, bank, t):
+                    given |= wanted
+                else:
+                    M[H_SHARED_READS] += popcount(wanted)
+        if given != 0:
+            word = given_word(M, P, warp, read, place)
+            if M[word] == 0:
+                M[grants + A_GIVEN + M[grants + A_COUNT]] = word
+                M[grants + A_COUNT] += 1
+            M[word] |= given
 
 
 def charge_ports(M: State, first: int, grants: int, t: int) -> None:
     """Charge the free ports with what has been counted; set H_X_OWN."""
     most = 1
     for place in range(SUBPARTITIONS):
-        for bank in range(BANKS):
-            reads = M[grants + A_READS + place * BANKS + bank]
-            if reads != 0:
-                cycles = read_cycles(M, reads)
+        counts = M[grants + A_READS + place]
+        bank = 0
+        while counts != 0:
+            if counts & 0xFFFF:
+                cycles = read_cycles(M, counts & 0xFFFF)
                 most = max(most, cycles)
                 if port_is_free(M, first, place, bank, t):
                     serve_port(M, first + place * Q_WORDS, bank, cycles, t)
+            counts >>= 16
+            bank += 1
     M[H_X_OWN] = most - 1

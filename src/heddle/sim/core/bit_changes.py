@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from heddle.sim.core.busy_bits import add_change, empty_change, full_change
+from heddle.sim.core.bit_wheel import send
+from heddle.sim.core.bit_words import part_of
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.layout import C_POOL_REST, C_REST, Q_INDEX, W_CTA, W_SM, W_SUB
+from heddle.sim.core.layout import C_POOL_REST, C_REST, W_CTA, W_SM
 from heddle.sim.core.layout_fiber import (
     ALL_PARTS,
     ALL_VIEWS,
@@ -16,103 +17,130 @@ from heddle.sim.core.layout_fiber import (
     BIND_SLOTS,
     CHANGE_FULL,
     CHANGE_SET,
+    FLAG_LOCAL,
+    FLAG_READS,
+    FLAG_READS_POOL,
+    FLAG_WRITES_POOL,
     H_BITS_CLEARED,
     H_BITS_SET,
     H_DELAY,
     H_PAPER,
-    R_WORDS,
+    ROW_FULL,
+    TEST_BASE_BITS,
+    TESTS_BITS,
+    WHAT_PLACE_SHIFT,
     Y_ACCUMULATOR,
     Y_BIND,
     Y_DST,
+    Y_FLAGS,
+    Y_LOCAL_SLOTS,
     Y_SOURCE,
     Y_SOURCES,
+    Y_TEST,
+    Y_TESTS,
 )
-from heddle.sim.core.registers import count_of, first_of, in_pool, place_of
+from heddle.sim.core.registers import count_of, number_of, own_place, place_bits, place_of
 
 
-def change_empty(M: State, warp: int, group: int, due: int, value: int, mask: int, look: int) -> None:
-    """Set or clear E of a group, seen from cycle `due` on in the weft's subpartition."""
-    origin, sm = M[M[warp + W_SUB] + Q_INDEX], M[warp + W_SM]
-    change = empty_change(M, due, value, origin, mask)
-    first = first_of(M, warp, group)
-    for i in range(count_of(group)):
-        add_change(M, first + i * R_WORDS, change, sm, look)
-    M[H_BITS_SET if value else H_BITS_CLEARED] += count_of(group)
+def change_empty(M: State, warp: int, group: int, due: int, value: int, views: int, t: int) -> None:
+    """Set or clear E of a group, seen from cycle `due` on in the weft's subpartition, later in others."""
+    number, count, place = number_of(group), count_of(group), place_of(M, warp, group)
+    M[H_BITS_SET if value else H_BITS_CLEARED] += count
+    for word in range(number >> 6, (number + count + 63) >> 6):
+        empty_word(M, warp, place, word, part_of(number, count, word), due, value, views, t)
 
 
-def change_full(M: State, warp: int, group: int, due: int, value: int, parts: int, look: int) -> None:
+def empty_word(M: State, warp: int, place: int, word: int, part: int, due: int, value: int, views: int, t: int) -> None:
+    """Do so for registers of one word."""
+    sm, later, at = M[warp + W_SM], M[H_DELAY], place_bits(M, warp, place) + word
+    what, own = place << WHAT_PLACE_SHIFT, 1 << own_place(M, warp)
+    if later == 0 or views == own:
+        send(M, sm, at, part, what | views, value, due, t)
+        return
+    send(M, sm, at, part, what | own, value, due, t)
+    send(M, sm, at, part, what | (views & ~own), value, due + later, t)
+
+
+def change_written(M: State, P: Program, warp: int, fiber: int, due: int, value: int, t: int) -> None:
+    """Set or clear E of the destination of an instruction."""
+    tests = P[fiber + Y_TESTS]
+    first = fiber + Y_TEST + 2 * ((tests & 255) + ((tests >> TESTS_BITS) & 255))
+    views = views_of(M, warp, P[fiber + Y_FLAGS] & FLAG_LOCAL)
+    M[H_BITS_SET if value else H_BITS_CLEARED] += count_of(P[fiber + Y_DST])
+    for test in range(first, first + 2 * (tests >> 2 * TESTS_BITS), 2):
+        word = P[test] >> TEST_BASE_BITS
+        empty_word(M, warp, own_place(M, warp), word, P[test + 1], due, value, views, t)
+
+
+def change_full(M: State, warp: int, group: int, due: int, value: int, parts: int, t: int) -> None:
     """Set or clear parts of F of a group, caused by the weft for cycle `due`."""
-    origin, sm = M[M[warp + W_SUB] + Q_INDEX], M[warp + W_SM]
-    change = full_change(M, due, value, origin, place_of(M, warp, group), parts)
-    first = first_of(M, warp, group)
-    for i in range(count_of(group)):
-        add_change(M, first + i * R_WORDS, change, sm, look)
-    M[H_BITS_SET if value else H_BITS_CLEARED] += count_of(group)
+    number, count, place = number_of(group), count_of(group), place_of(M, warp, group)
+    M[H_BITS_SET if value else H_BITS_CLEARED] += count
+    what = parts << ROW_FULL | place << WHAT_PLACE_SHIFT
+    if place != own_place(M, warp):
+        due += M[H_DELAY]
+    for word in range(number >> 6, (number + count + 63) >> 6):
+        at = place_bits(M, warp, place) + word
+        send(M, M[warp + W_SM], at, part_of(number, count, word), what, value, due, t)
+
+
+def views_of(M: State, warp: int, local: int) -> int:
+    """Return the views of E of a weft's own registers that an instruction may test."""
+    return 1 << own_place(M, warp) if local else ALL_VIEWS
 
 
 def begin_bits(M: State, P: Program, warp: int, fiber: int, t: int) -> None:
     """Change what an issue in cycle t changes."""
     dst, bound = P[fiber + Y_DST], P[fiber + Y_BIND]
     if dst != 0:
-        change_empty(M, warp, dst, t + 1, 1, ALL_VIEWS, t + 1)
+        change_written(M, P, warp, fiber, t + 1, 1, t)
         if bound & BIND_HOLD:
-            change_full(M, warp, dst, t + 1, 1, bound >> BIND_READERS_SHIFT, t + 1)
+            change_full(M, warp, dst, t + 1, 1, bound >> BIND_READERS_SHIFT, t)
     if bound & BIND_CONSUME:
-        own = 1 << M[M[warp + W_SUB] + Q_INDEX]
+        own = 1 << own_place(M, warp)
         for slot in range(BIND_SLOTS):
             if (bound >> slot) & 1:
-                mask = own if (bound >> BIND_SCOPED_SHIFT + slot) & 1 else ALL_VIEWS
-                change_empty(M, warp, P[fiber + Y_SOURCE + slot], t + 1, 1, mask, t + 1)
+                one = (bound >> BIND_SCOPED_SHIFT | P[fiber + Y_LOCAL_SLOTS]) >> slot
+                views = own if one & 1 else ALL_VIEWS
+                change_empty(M, warp, P[fiber + Y_SOURCE + slot], t + 1, 1, views, t)
     if M[H_PAPER] != 0:
-        for slot in range(P[fiber + Y_SOURCES]):
-            change_full(M, warp, P[fiber + Y_SOURCE + slot], t + 1, 1, 1 << ANYBODY, t + 1)
-        change_full(M, warp, P[fiber + Y_ACCUMULATOR], t + 1, 1, 1 << ANYBODY, t + 1)
+        change_sources(M, P, warp, fiber, t + 1, 1, 1 << ANYBODY, t)
+
+
+def change_sources(M: State, P: Program, warp: int, fiber: int, due: int, value: int, parts: int, t: int) -> None:
+    """Change F of all sources of an instruction, as the paper's bits do."""
+    for slot in range(P[fiber + Y_SOURCES]):
+        if P[fiber + Y_SOURCE + slot] != 0:
+            change_full(M, warp, P[fiber + Y_SOURCE + slot], due, value, parts, t)
+    if P[fiber + Y_ACCUMULATOR] != 0:
+        change_full(M, warp, P[fiber + Y_ACCUMULATOR], due, value, parts, t)
 
 
 def consume_bits(M: State, P: Program, warp: int, fiber: int, read: int, t: int) -> None:
     """Change what the consumption in cycle `read` changes, decided in cycle t."""
     bound = P[fiber + Y_BIND]
     if bound & BIND_CONSUME:
-        own = 1 << M[M[warp + W_SUB] + Q_INDEX]
+        own = 1 << own_place(M, warp)
         for slot in range(BIND_SLOTS):
             if (bound >> slot) & 1:
                 parts = own if (bound >> BIND_SCOPED_SHIFT + slot) & 1 else ALL_PARTS
-                change_full(M, warp, P[fiber + Y_SOURCE + slot], read, 0, parts, t + 1)
+                change_full(M, warp, P[fiber + Y_SOURCE + slot], read, 0, parts, t)
     if M[H_PAPER] != 0:
-        for slot in range(P[fiber + Y_SOURCES]):
-            change_full(M, warp, P[fiber + Y_SOURCE + slot], read, 0, ALL_PARTS, t + 1)
-        change_full(M, warp, P[fiber + Y_ACCUMULATOR], read, 0, ALL_PARTS, t + 1)
-
-
-def has_sources(P: Program, fiber: int) -> bool:
-    """Tell whether an instruction has a source that is a register."""
-    for slot in range(P[fiber + Y_SOURCES]):
-        if P[fiber + Y_SOURCE + slot] != 0:
-            return True
-    return bool(P[fiber + Y_ACCUMULATOR] != 0)
-
-
-def reads_pool(M: State, P: Program, warp: int, fiber: int) -> bool:
-    """Tell whether a source is in the pool."""
-    for slot in range(P[fiber + Y_SOURCES]):
-        group = P[fiber + Y_SOURCE + slot]
-        if group != 0 and in_pool(M, warp, group):
-            return True
-    group = P[fiber + Y_ACCUMULATOR]
-    return bool(group != 0 and in_pool(M, warp, group))
+        change_sources(M, P, warp, fiber, read, 0, ALL_PARTS, t)
 
 
 def note_end(M: State, P: Program, warp: int, fiber: int, read: int, written: int) -> None:
     """Note until when an operation is in flight on the FIBER-thread's registers, and on its pool."""
-    cta, dst = M[warp + W_CTA], P[fiber + Y_DST]
-    if has_sources(P, fiber):
-        M[cta + C_REST] = max(M[cta + C_REST], read)
-    if dst != 0:
-        M[cta + C_REST] = max(M[cta + C_REST], written)
-    if reads_pool(M, P, warp, fiber):
-        M[cta + C_POOL_REST] = max(M[cta + C_POOL_REST], read + M[H_DELAY])
-    if dst != 0 and in_pool(M, warp, dst):
-        M[cta + C_POOL_REST] = max(M[cta + C_POOL_REST], written + M[H_DELAY])
+    cta, flags = M[warp + W_CTA], P[fiber + Y_FLAGS]
+    rest = read if flags & FLAG_READS else 0
+    if P[fiber + Y_DST] != 0:
+        rest = max(rest, written)
+    M[cta + C_REST] = max(M[cta + C_REST], rest)
+    if flags & (FLAG_READS_POOL | FLAG_WRITES_POOL):
+        rest = written if flags & FLAG_WRITES_POOL else 0
+        if flags & FLAG_READS_POOL:
+            rest = max(rest, read)
+        M[cta + C_POOL_REST] = max(M[cta + C_POOL_REST], rest + M[H_DELAY])
 
 
 def issue_bits(M: State, P: Program, warp: int, fiber: int, t: int, read: int, written: int) -> None:
@@ -122,7 +150,7 @@ def issue_bits(M: State, P: Program, warp: int, fiber: int, t: int, read: int, w
     begin_bits(M, P, warp, fiber, t)
     consume_bits(M, P, warp, fiber, read, t)
     if P[fiber + Y_DST] != 0:
-        change_empty(M, warp, P[fiber + Y_DST], written, 0, ALL_VIEWS, t + 1)
+        change_written(M, P, warp, fiber, written, 0, t)
     note_end(M, P, warp, fiber, read, written)
 
 
@@ -131,9 +159,9 @@ def issue_bit(M: State, P: Program, warp: int, fiber: int, t: int) -> None:
     group, what = P[fiber + Y_SOURCE], P[fiber + Y_BIND]
     value = what & CHANGE_SET
     if what & CHANGE_FULL == 0:
-        change_empty(M, warp, group, t + 1, value, ALL_VIEWS, t + 1)
+        change_empty(M, warp, group, t + 1, value, ALL_VIEWS, t)
     else:
-        change_full(M, warp, group, t + 1, value, 1 << ANYBODY if value else ALL_PARTS, t + 1)
-    if in_pool(M, warp, group):
+        change_full(M, warp, group, t + 1, value, 1 << ANYBODY if value else ALL_PARTS, t)
+    if P[fiber + Y_FLAGS] & FLAG_READS_POOL:
         cta = M[warp + W_CTA]
         M[cta + C_POOL_REST] = max(M[cta + C_POOL_REST], t + 1 + M[H_DELAY])

@@ -50,6 +50,22 @@ def above(x: int, i: int) -> int:
     return signed(unsigned(x) >> shift << shift)
 
 
+def popcount(x: int) -> int:
+    """Return the number of set bits of x."""
+    return unsigned(x).bit_count()
+
+
+def span(first: int, last: int) -> int:
+    """Return the mask with the bits first..last, 0 to 63."""
+    return signed((WORD - 1) >> (63 - int(last)) >> int(first) << int(first))
+
+
+def rotated(x: int, by: int) -> int:
+    """Return x rotated to the right: its bit `by` becomes bit 0."""
+    by = int(by) & 63
+    return signed((unsigned(x) >> by | unsigned(x) << (64 - by)) & (WORD - 1))
+
+
 def call_policy(address: int, ready: int, last: int, subpartition: int, t: int) -> int:
     """Call a scheduler policy."""
     return int(policies[address](unsigned(ready), int(last), int(subpartition), int(t)))

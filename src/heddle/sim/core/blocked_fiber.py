@@ -1,25 +1,25 @@
 """Conditions d' to g in programs of mode fiber: bits, the unit's queue, the pipe, read ports.
 
-A bit is "not before cycle x" as things stand, or not known; a candidate that waits for one is looked at again in that
-cycle, or after the next change of the register. So is one that waits for a pipe or a queue, because a bit may hold it
-up meanwhile, which would be another reason.
+A candidate that waits for a bit is looked at again when that is cleared. One that waits for something else is looked at
+when a bit is set that it tests, because that would be another reason.
 """
 
 from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
 from heddle.sim.core.arbiter import queue_of_sub
-from heddle.sim.core.bits import bit
+from heddle.sim.core.bits import bit, ctz
 from heddle.sim.core.blocked import NOT_SELECTED, blocked_by, credit_blocked, pipe_until, ports_until, queue_until
-from heddle.sim.core.busy_bits import next_change, settle, wait_for
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
-    H_BITS,
+    FLAG_BITS,
     INF,
     P_COLD,
+    P_FLAGS,
     P_PORTS,
+    Q_BIT_WAIT,
     Q_BLOCKED,
-    Q_INDEX,
+    Q_SENSITIVE,
     QUEUE_NONE,
     QUEUE_WEFT,
     TICK_BITS,
@@ -29,118 +29,87 @@ from heddle.sim.core.layout import (
     W_OP_HEAD,
     W_OP_TAIL,
     W_ROW,
-    W_SUB,
     W_SURE,
+    W_TOUCHED,
+    W_VIEW,
+    W_WAIT,
+    WORD_BITS,
 )
 from heddle.sim.core.layout_fiber import (
-    FLAG_TESTS,
     H_QUEUE_DEPTH,
     O_END,
-    PARTS,
     QUEUED,
-    R_COUNT,
-    R_EMPTY,
-    R_FULL,
-    R_WORDS,
+    TEST_BASE_BITS,
+    TEST_OWN,
+    TESTS_BITS,
     V_COUNT,
     V_DECIDED,
     V_START,
     Y_ACCUMULATOR,
-    Y_DST,
-    Y_FLAGS,
-    Y_SOURCE,
-    Y_SOURCES,
+    Y_TEST,
+    Y_TESTS,
+    Y_TOUCHED,
 )
-from heddle.sim.core.matrix_ops import accumulates, op_at
-from heddle.sim.core.registers import count_of, fiber_row, first_of
+from heddle.sim.core.matrix_ops import not_accumulated, op_at
+from heddle.sim.core.registers import fiber_row
 from heddle.sim.core.rows import is_off, queue_of
 from heddle.sim.result import Stall
 
 POOL_EMPTY, POOL_FULL, GMMA = int(Stall.POOL_EMPTY), int(Stall.POOL_FULL), int(Stall.GMMA)
 
 
-def empty_in(M: State, warp: int, group: int, view: int, t: int) -> int:
-    """Return the address of the first register of a group whose E a view sees in cycle t; 0 if there is none."""
-    first = first_of(M, warp, group)
-    for register in range(first, first + count_of(group) * R_WORDS, R_WORDS):
-        if M[register + R_COUNT] != 0:
-            settle(M, register, t)
-        if M[register + R_EMPTY + view] & 1:
-            return register
+def find_set(M: State, P: Program, warp: int, at: int, count: int) -> int:
+    """Return the first set bit of `count` tests from `at` on, as W_WAIT says; 0 if there is none."""
+    for test in range(at, at + 2 * count, 2):
+        word = M[warp + W_VIEW + (P[test] & (1 << TEST_BASE_BITS) - 1)] + (P[test] >> TEST_BASE_BITS)
+        found = M[word] & P[test + 1]
+        if found != 0:
+            return int(word << WORD_BITS | ctz(found))
     return 0
 
 
-def empty_accumulator(M: State, warp: int, group: int, view: int, t: int) -> int:
+def empty_accumulator(M: State, P: Program, warp: int, at: int, count: int, t: int) -> int:
     """Do the same for accumulators, of which those are not tested that the weft's matrix instructions will write."""
     if M[warp + W_OP_HEAD] == M[warp + W_OP_TAIL]:
-        return empty_in(M, warp, group, view, t)
-    first = first_of(M, warp, group)
-    for register in range(first, first + count_of(group) * R_WORDS, R_WORDS):
-        if M[register + R_COUNT] != 0:
-            settle(M, register, t)
-        if M[register + R_EMPTY + view] & 1 and not accumulates(M, warp, register, t):
-            return register
-    return 0
-
-
-def is_full(M: State, register: int, t: int) -> bool:
-    """Tell whether a part of F of a register is set in cycle t."""
-    if M[register + R_COUNT] != 0:
-        settle(M, register, t)
-    full = 0
-    for part in range(PARTS):
-        full |= M[register + R_FULL + part]
-    return bool(full & 1)
-
-
-def full_in(M: State, warp: int, group: int, t: int) -> int:
-    """Return the address of the first register of a group that is full in cycle t; 0 if there is none."""
-    first = first_of(M, warp, group)
-    for register in range(first, first + count_of(group) * R_WORDS, R_WORDS):
-        if is_full(M, register, t):
-            return register
+        return find_set(M, P, warp, at, count)
+    for test in range(at, at + 2 * count, 2):
+        number, base = P[test] >> TEST_BASE_BITS, P[test] & (1 << TEST_BASE_BITS) - 1
+        word = M[warp + W_VIEW + base] + number
+        found = M[word] & P[test + 1]
+        if found != 0 and base == TEST_OWN:
+            found = not_accumulated(M, warp, number, found, t)
+        if found != 0:
+            return int(word << WORD_BITS | ctz(found))
     return 0
 
 
 def find_empty(M: State, P: Program, warp: int, fiber: int, t: int) -> int:
-    """Return a source register that is empty for the warp in cycle t; 0 if there is none."""
-    view = M[M[warp + W_SUB] + Q_INDEX]
-    for slot in range(P[fiber + Y_SOURCES]):
-        group = P[fiber + Y_SOURCE + slot]
-        if group != 0:
-            register = empty_in(M, warp, group, view, t)
-            if register != 0:
-                return register
-    group = P[fiber + Y_ACCUMULATOR]
-    return empty_accumulator(M, warp, group, view, t) if group != 0 else 0
+    """Return a source register that is empty for the warp in cycle t, as W_WAIT says; 0 if there is none."""
+    tests = P[fiber + Y_TESTS]
+    sources, accumulators = tests & 255, (tests >> TESTS_BITS) & 255
+    found = find_set(M, P, warp, fiber + Y_TEST, sources)
+    if found != 0 or accumulators == 0:
+        return found
+    return empty_accumulator(M, P, warp, fiber + Y_TEST + 2 * sources, accumulators, t)
 
 
-def watch(M: State, warp: int, group: int, t: int) -> int:
-    """Let a warp be looked at when a bit of a group changes; return the next cycle in which one will."""
-    view, soon = M[M[warp + W_SUB] + Q_INDEX], INF
-    first = first_of(M, warp, group)
-    for register in range(first, first + count_of(group) * R_WORDS, R_WORDS):
-        wait_for(M, register, warp)
-        soon = min(soon, next_change(M, register, view, t))
-    return int(soon)
+def find_full(M: State, P: Program, warp: int, fiber: int) -> int:
+    """Return a register of the destination that is full, as W_WAIT says; 0 if there is none."""
+    tests = P[fiber + Y_TESTS]
+    before = (tests & 255) + ((tests >> TESTS_BITS) & 255)
+    return find_set(M, P, warp, fiber + Y_TEST + 2 * before, tests >> 2 * TESTS_BITS)
 
 
-def watch_one(M: State, warp: int, register: int, t: int) -> int:
-    """Do so for one register."""
-    wait_for(M, register, warp)
-    return next_change(M, register, M[M[warp + W_SUB] + Q_INDEX], t)
-
-
-def watch_all(M: State, P: Program, warp: int, fiber: int, t: int) -> int:
-    """Do so for all registers of an instruction."""
-    soon = watch(M, warp, P[fiber + Y_DST], t)
-    for slot in range(P[fiber + Y_SOURCES]):
-        soon = min(soon, watch(M, warp, P[fiber + Y_SOURCE + slot], t))
-    soon = min(soon, watch(M, warp, P[fiber + Y_ACCUMULATOR], t))
-    for n in range(M[warp + W_OP_HEAD], M[warp + W_OP_TAIL]):
-        end = M[op_at(M, warp, n) + O_END]
-        if end > t:
-            soon = min(soon, end)  # from then on an accumulator is tested
+def watch(M: State, P: Program, sub: int, warp: int, fiber: int, t: int) -> int:
+    """Let a warp be looked at when a bit that it tests is set; return the cycle from which it tests more."""
+    M[sub + Q_SENSITIVE] |= bit(M[warp + W_BIT])
+    M[warp + W_TOUCHED] = P[fiber + Y_TOUCHED]
+    soon = INF
+    if P[fiber + Y_ACCUMULATOR] != 0:
+        for n in range(M[warp + W_OP_HEAD], M[warp + W_OP_TAIL]):
+            end = M[op_at(M, warp, n) + O_END]
+            if end > t:
+                soon = min(soon, end)  # from then on an accumulator is tested
     return int(soon)
 
 
@@ -170,14 +139,20 @@ def weft_until(M: State, P: Program, sub: int, warp: int, t: int) -> int:
     row = M[warp + W_ROW]
     if is_off(M, P, warp, row):
         return 0
-    fiber = fiber_row(M, row)
-    if M[H_BITS] != 0 and P[fiber + Y_FLAGS] & FLAG_TESTS:
-        register = find_empty(M, P, warp, fiber, t)
-        if register != 0:
-            return held(M, P, sub, warp, POOL_EMPTY, watch_one(M, warp, register, t), t)
-        group = P[fiber + Y_DST]
-        if group != 0 and full_in(M, warp, group, t) != 0:
-            return held(M, P, sub, warp, POOL_FULL, watch_all(M, P, warp, fiber, t), t)
+    if P[row + P_FLAGS] & FLAG_BITS:
+        own, fiber = bit(M[warp + W_BIT]), fiber_row(M, row)
+        M[sub + Q_BIT_WAIT] &= ~own
+        M[sub + Q_SENSITIVE] &= ~own
+        wait = find_empty(M, P, warp, fiber, t)
+        if wait != 0:
+            M[sub + Q_BIT_WAIT] |= own
+            M[warp + W_WAIT] = wait
+            return held(M, P, sub, warp, POOL_EMPTY, INF, t)
+        wait = find_full(M, P, warp, fiber)
+        if wait != 0:
+            M[sub + Q_BIT_WAIT] |= own
+            M[warp + W_WAIT] = wait
+            return held(M, P, sub, warp, POOL_FULL, watch(M, P, sub, warp, fiber, t), t)
     queue, pipe = place_until(M, P, sub, warp, row), pipe_until(M, P, sub, row)
     until = max(pipe, queue)
     if P[row + P_PORTS] != 0:
@@ -185,10 +160,10 @@ def weft_until(M: State, P: Program, sub: int, warp: int, t: int) -> int:
     if until <= t:
         return 0
     reason = blocked_by(P, P[row + P_COLD], queue, pipe, t)
-    return held(M, P, sub, warp, reason, sure_until(M, P, warp, row, queue, pipe, t), t)
+    return held(M, P, sub, warp, reason, sure_until(M, P, sub, warp, row, queue, pipe, t), t)
 
 
-def sure_until(M: State, P: Program, warp: int, row: int, queue: int, pipe: int, t: int) -> int:
+def sure_until(M: State, P: Program, sub: int, warp: int, row: int, queue: int, pipe: int, t: int) -> int:
     """Return up to which cycle a candidate has the reason that it has in cycle t, as bits stand.
 
     Nobody enters a queue while it is full, or a pipe while it is busy. Ports, and a pipe behind a queue, are looked at
@@ -199,7 +174,9 @@ def sure_until(M: State, P: Program, warp: int, row: int, queue: int, pipe: int,
         if pipe <= t or queue_of(P, row) != QUEUE_NONE:
             return t + 1
         until = pipe
-    return min(until, watch_all(M, P, warp, fiber_row(M, row), t)) if M[H_BITS] != 0 else until
+    if P[row + P_FLAGS] & FLAG_BITS == 0:
+        return until
+    return min(until, watch(M, P, sub, warp, fiber_row(M, row), t))
 
 
 def held(M: State, P: Program, sub: int, warp: int, reason: int, until: int, t: int) -> int:

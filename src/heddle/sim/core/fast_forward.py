@@ -11,10 +11,12 @@ The buffer `F`: a header (F_), the counters at the stored state, the stored stat
 from __future__ import annotations
 
 from heddle.ir.opcodes import Unit
+from heddle.sim.core.bit_wheel import catch_up
 from heddle.sim.core.flush import flush_accounts
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     H_ANCHOR,
+    H_BITS,
     H_HEAP_COUNT,
     H_ISSUED,
     H_PC_WORDS,
@@ -48,6 +50,7 @@ from heddle.sim.core.layout import (
     X_STEP,
     X_STREAM,
 )
+from heddle.sim.core.layout_fiber import FIBER_COUNTS, H_CROSSED
 from heddle.sim.core.memory_forward import memory_repeats, memory_skip
 from heddle.sim.core.memory_layout import COUNTERS as MEMORY_COUNTERS
 from heddle.sim.core.memory_layout import COUNTERS_END as MEMORY_COUNTERS_END
@@ -102,6 +105,9 @@ def copy_counts(M: State, P: Program, X: State, F: State, at: int) -> int:
         F[at] = M[M[H_SM] + i * S_WORDS + S_SHARED_BYTES]
         F[at + 1] = M[M[H_SM] + i * S_WORDS + S_MATRIX_BUSY]
         at += 2
+    for k in range(FIBER_COUNTS):
+        F[at + k] = M[H_CROSSED + k]
+    at += FIBER_COUNTS
     for k in range(MEMORY_COUNTERS, MEMORY_COUNTERS_END):
         F[at] = X[k]
         at += 1
@@ -206,6 +212,9 @@ def skip(M: State, X: State, F: State, t: int, periods: int) -> None:
         grow(M, M[H_SM] + i * S_WORDS + S_SHARED_BYTES, F[at], periods)
         grow(M, M[H_SM] + i * S_WORDS + S_MATRIX_BUSY, F[at + 1], periods)
         at += 2
+    for k in range(FIBER_COUNTS):
+        grow(M, H_CROSSED + k, F[at + k], periods)
+    at += FIBER_COUNTS
     memory_skip(X, cycles, F, at, periods)
     shift_state(M, t, cycles)
     place = F_LIST + 3 * (F[F_REPEATS] % LIST)
@@ -261,6 +270,8 @@ def look(M: State, P: Program, X: State, F: State, until: int) -> None:
         F[F_STORED] = 0
         F[F_POWER] = 1
         return
+    for i in range(M[H_SMS] if M[H_BITS] != 0 else 0):
+        catch_up(M, M[H_SM] + i * S_WORDS, t - 1)
     flush_accounts(M, P, t)  # what held a warp up in the past is no part of the relative state
     length = relative_state(M, X, F, F[F_CURRENT], t) - F[F_CURRENT]
     if F[F_STORED] != 0 and equal_states(F, length):

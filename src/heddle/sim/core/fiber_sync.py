@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from heddle.sim.core.accounting import credit, own_ready
-from heddle.sim.core.busy_bits import empty_change, see
+from heddle.sim.core.bit_wheel import send_now
+from heddle.sim.core.bit_words import part_of
 from heddle.sim.core.control import end_cta, fetch, finish_item, launch_warp
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.issue import advance_rings
@@ -14,6 +15,7 @@ from heddle.sim.core.layout import (
     C_MEETS,
     C_QUADS,
     C_REGISTERS,
+    C_SM,
     C_WORDS,
     FLAG_ADVANCE,
     G_FORMED,
@@ -58,17 +60,17 @@ from heddle.sim.core.layout import (
 )
 from heddle.sim.core.layout_fiber import (
     ALL_PARTS,
-    CHANGE_BITS,
-    CHANGE_FULL,
-    CHANGE_MASK_SHIFT,
+    ALL_VIEWS,
     G4_FORMED,
     G4_WORDS,
     H_COLUMNS,
     H_POOL_FIRST,
     H_POOL_LIMIT,
     H_SET,
-    H_VECTORS,
-    R_WORDS,
+    PLACE_WORDS,
+    ROW_FULL,
+    TENSOR_FIRST,
+    WHAT_PLACE_SHIFT,
 )
 from heddle.sim.core.log import record, record_waits
 from heddle.sim.core.meeting import asked, weft_of
@@ -167,19 +169,20 @@ def spawn(M: State, P: Program, warp: int, leader: int, cta: int, t: int, start:
     M[warp + W_GROUPED] = M[M[cta + C_QUADS] + M[warp + W_WARP] // 4 * G4_WORDS + G4_FORMED]
 
 
-def reset_register(M: State, register: int, t: int) -> None:
-    """Set E and clear F, seen everywhere from cycle t on."""
-    see(M, register, (t << CHANGE_BITS) | (ALL_PARTS << CHANGE_MASK_SHIFT) | CHANGE_FULL, t)
-    for view in range(SUBPARTITIONS):
-        see(M, register, empty_change(M, t, 1, view, 1 << view), t)
-
-
 def reset_pool(M: State, cta: int, t: int) -> None:
-    """Set E and clear F of the pool (SETFIBER with ALL)."""
+    """Set E and clear F of the pool (SETFIBER with ALL), seen everywhere from cycle t on."""
+    first, count = M[H_POOL_FIRST], M[H_POOL_LIMIT] - M[H_POOL_FIRST]
     for place in range(SUBPARTITIONS):
-        first = M[cta + C_REGISTERS] + place * M[H_VECTORS] * R_WORDS
-        for number in range(M[H_POOL_FIRST], M[H_POOL_LIMIT]):
-            reset_register(M, first + number * R_WORDS, t)
-    first = M[cta + C_REGISTERS] + SUBPARTITIONS * M[H_VECTORS] * R_WORDS
-    for number in range(SUBPARTITIONS * M[H_COLUMNS]):
-        reset_register(M, first + number * R_WORDS, t)
+        if count > 0:
+            reset_registers(M, cta, place, first, count, t)
+        if M[H_COLUMNS] > 0:
+            reset_registers(M, cta, place, TENSOR_FIRST, M[H_COLUMNS], t)
+
+
+def reset_registers(M: State, cta: int, place: int, first: int, count: int, t: int) -> None:
+    """Do so for a group of registers."""
+    for word in range(first >> 6, (first + count + 63) >> 6):
+        at, part = M[cta + C_REGISTERS] + place * PLACE_WORDS + word, part_of(first, count, word)
+        what = place << WHAT_PLACE_SHIFT
+        send_now(M, M[cta + C_SM], at, part, what | ALL_VIEWS, 1, t)
+        send_now(M, M[cta + C_SM], at, part, what | ALL_PARTS << ROW_FULL, 0, t)

@@ -12,6 +12,7 @@ from heddle.sim.core.issue import NO_ROW, VARIABLE, advance_rings, issue_off, is
 from heddle.sim.core.layout import (
     ACCOUNT_OFF,
     FLAG_ADVANCE,
+    FLAG_REMOTE,
     H_BITS,
     H_FETCH,
     H_ISSUED,
@@ -44,7 +45,7 @@ from heddle.sim.core.layout import (
     X_LATENCY,
     X_PORTS_REUSE,
 )
-from heddle.sim.core.layout_fiber import FLAG_MATRIX, FLAG_REMOTE, FLAG_TESTS, H_X_OWN, O_NUMBER, Y_FLAGS
+from heddle.sim.core.layout_fiber import FLAG_MATRIX, FLAG_TESTS, H_X_OWN, O_NUMBER, Y_FLAGS
 from heddle.sim.core.log import record, record_waits
 from heddle.sim.core.matrix_ops import begin_op, end_op
 from heddle.sim.core.registers import fiber_row
@@ -89,9 +90,9 @@ def issue_weft(M: State, P: Program, L: State, X: State, sub: int, warp: int, t:
     place(M, P, sub, warp, t)
 
 
-def own_conflicts(M: State, P: Program, sub: int, warp: int, row: int, remote: int, t: int) -> int:
+def own_conflicts(M: State, P: Program, sub: int, warp: int, row: int, t: int) -> int:
     """Take the ports of an instruction that is no X instruction; return the cycles that its own conflicts cost."""
-    if remote != 0:
+    if P[row + P_FLAGS] & FLAG_REMOTE:
         return int(M[H_X_OWN])
     ports, own = P[row + P_PORTS], P[row + P_OWN] & 255
     if reuses(M, P, sub, warp, row):
@@ -104,7 +105,7 @@ def own_conflicts(M: State, P: Program, sub: int, warp: int, row: int, remote: i
 def issue_acting(M: State, P: Program, L: State, X: State, sub: int, warp: int, row: int, t: int) -> int:
     """Issue an instruction in which this weft acts; return the next row, -1 at the end of the weft."""
     flags, unit = P[fiber_row(M, row) + Y_FLAGS], unit_of(P, row)
-    own = own_conflicts(M, P, sub, warp, row, flags & FLAG_REMOTE, t)
+    own = own_conflicts(M, P, sub, warp, row, t)
     pipe = P[row + P_PIPE]
     if pipe < S_PIPE:
         pipe += sub

@@ -1,8 +1,8 @@
 """Layout of what programs of mode fiber add to `M`, and of the third part of their program rows (`core.layout`).
 
-R_ register record (32 lanes of a vector register, or 32 columns of tensor memory, in one subpartition), O_ matrix
-operation in flight, V_ matrix queue of a subpartition, G4_ group of four wefts, A_ list of granted reads of an SM,
-Y_ program row, N_ warning.
+A register has a number in its subpartition: that of a vector register, or TENSOR_FIRST and the group of 32 columns.
+ROW_ row of bits, Z_ wheel of changes of bits, O_ matrix operation in flight, V_ matrix queue of a subpartition, G4_
+group of four wefts, A_ list of granted reads of an SM, Y_ program row, N_ change of bits, or warning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from heddle.sim.core.layout import H_FIBER_WORDS
 H_ROWS = H_FIBER_WORDS  # address in P of the third part of the rows
 H_DELAY = H_FIBER_WORDS + 1  # busy_bit_broadcast_cycles
 H_SET = H_FIBER_WORDS + 2  # set_fiber_num_cycles
-H_STAMP = H_FIBER_WORDS + 3  # last number that marked registers
 H_OWNERS = H_FIBER_WORDS + 4  # wefts that have started
 H_VECTORS = H_FIBER_WORDS + 5  # vector registers of a FIBER-thread in a subpartition
 H_COLUMNS = H_FIBER_WORDS + 6  # groups of 32 columns of its tensor memory in a subpartition
@@ -36,30 +35,48 @@ H_WEFT_BUSY = H_FIBER_WORDS + 23  # ticks of all matrix units of subpartitions
 FIBER_COUNTS = 6  # counts from H_CROSSED on
 H_X_OWN = H_FIBER_WORDS + 24  # own conflicts of the instruction that the arbiter has just granted
 H_FAULT = H_FIBER_WORDS + 25  # address of the warp, or CTA, that an error is about
+H_BANK_MASKS = H_FIBER_WORDS + 26  # 4 words: registers of each bank among 64
 
-# ---- register
-R_EMPTY = 0  # 4 words, one a view: last change that is seen there, cycle << 1 | value
-R_COUNT = 4  # changes to come
-R_STAMP = 5
-R_CHANGES = 6  # CHANGES words: cycle << CHANGE_BITS | CHANGE_*
-CHANGES = 9
-R_WAITERS = 15  # 4 masks, one a subpartition, of warps to look at when a change is added
-R_FULL = 19  # PARTS words: as R_EMPTY, one a reading subpartition, and one for whoever consumes
+# ---- full and empty bits of a FIBER-thread: places (subpartitions), in each rows of words of 64 registers
+BIT_WORDS = 9  # words of a row: eight of vector registers, one of groups of columns of tensor memory
+VECTOR_WORDS = 8
+TENSOR_FIRST = 512  # number of the first group of columns
+PLACE_NUMBERS = 1024  # registers of the subpartitions in one sequence: place * PLACE_NUMBERS + number
+ROW_EMPTY = 0  # 4 rows, one a view
+ROW_FULL = 4  # PARTS rows, one a reading subpartition, and one for whoever consumes
+ROW_ANY = 9  # all parts of F or-ed
+ROW_GIVEN = 10  # registers that ports have given to X instructions in cycle A_CYCLE
 PARTS = 5
 ANYBODY = 4
-R_WORDS = 24
-
-CHANGE_BITS = 10
-CHANGE_SET = 1
-CHANGE_FULL = 2
-CHANGE_ORIGIN_SHIFT = 2
-CHANGE_MASK_SHIFT = 4
+PLACE_WORDS = 11 * BIT_WORDS
+THREAD_WORDS = 4 * PLACE_WORDS
 ALL_VIEWS = 15
 ALL_PARTS = 31
 
+# what changes, as a word: mask of rows | place << WHAT_PLACE_SHIFT; in an event also value and SM
+ROWS_MASK = 511
+WHAT_PLACE_SHIFT = 9
+WHAT_BITS = 12
+CHANGE_SET = 1  # DEPBAR.BIT
+CHANGE_FULL = 2
+
+# ---- wheel of an SM: changes of bits in the next WHEEL cycles; what is due later is an event
+WHEEL = 64
+Z_DONE = 0  # changes up to this cycle have been made
+Z_USED = 1  # mask of slots with changes
+Z_FREE = 2  # first change that has been used and is free
+Z_FRESH = 3  # changes that have been used
+Z_CLEAR = 8  # WHEEL lists of clears ...
+Z_SET = 72  # ... and of sets, which come after them in their cycle
+Z_CHANGES = 136
+CHANGES = 4096
+N_NEXT, N_AT, N_PART, N_WHAT = 0, 1, 2, 3  # word in the first row of its place, registers there, rows and place
+N_CHANGE_WORDS = 4
+Z_WORDS = Z_CHANGES + CHANGES * N_CHANGE_WORDS
+
 # ---- matrix operation
 OPS = 64  # a weft's, in flight
-O_FIRST = 0  # address of the first register that it writes
+O_FIRST = 0  # number of the first register that it writes
 O_COUNT = 1
 O_END = 2  # cycle of its write-back, INF if not known
 O_OWNER = 3
@@ -73,6 +90,7 @@ O_START = 16  # ticks
 O_NUMBER = 17  # of the collective
 O_STAGE = 18  # of the ring that the log shows
 O_ITEM = 19
+O_LOCAL = 20  # FLAG_LOCAL
 O_WORDS = 24
 
 # ---- matrix queue of a subpartition
@@ -94,22 +112,26 @@ G4_OP = 36  # QUEUED * 4 addresses
 G4_WORDS = 168
 
 # ---- granted reads
-GRANTS = 512
+GIVEN = 64
 A_CYCLE = 0
-A_COUNT = 1
-A_REGISTER = 8
-A_READS = 8 + GRANTS  # counts of the instruction in hand: 4 banks of each of 4 subpartitions
-A_WORDS = A_READS + 16
+A_COUNT = 1  # words with given registers
+A_GIVEN = 8  # GIVEN addresses of them
+A_READS = A_GIVEN + GIVEN  # 4 words, one a subpartition: reads of the instruction in hand, 16 bits a bank
+A_SEEN = A_READS + 4  # words of registers that a matrix instruction names, and ...
+A_MEMBER = A_SEEN + 4 * 8  # ... that one of its members does
+A_WORDS = A_MEMBER + 4 * 8
 
 # ---- third part of a program row
 Y_FLAGS = 0
-Y_DST = 1  # groups: count | number << 16 | GROUP_* << 32; 0: none
+Y_DST = 1  # groups: count | number << 16 | GROUP_* << 32, base included; 0: none
 Y_ACCUMULATOR = 2
 Y_BIND = 3
 Y_SOURCES = 4  # number of source slots that are operands; a third slot of a matrix instruction is its accumulator
+Y_TESTS = 5  # numbers of tests: of sources | of accumulators << TESTS_BITS | of the destination << 2 * TESTS_BITS
+TESTS_BITS = 8
+Y_LOCAL_SLOTS = 6  # mask of source slots for which FLAG_LOCAL would hold
 Y_SOURCE = 24  # SOURCES groups
 SOURCES = 24
-Y_KEPT = 11  # mask of slots that the reuse cache can hold
 Y_PRODUCTS = 12  # ticks of a weft's matrix instruction
 Y_STEP = 13  # ticks by which its operands may be read ahead
 Y_SHARED_A = 14  # bytes
@@ -120,15 +142,28 @@ Y_FIBERS = 18  # of SETFIBER: wefts << 1 | all_scope
 Y_SHARED_TICKS = 20  # of one weft's operands in shared memory
 Y_GROUP_TICKS = 21  # of four's
 Y_PORT_SLOTS = 22  # source slots that are read through ports at issue
-Y_WORDS = 48
+Y_TOUCHED = 23  # mask of the registers that it tests, all words together
+Y_TEST = 48  # TESTS pairs: words from one of W_VIEW, ... on << TEST_BASE_BITS | which of them; mask of its registers
+TESTS = 40
+TEST_BASE_BITS = 2
+TEST_ANY, TEST_OWN, TEST_FULL = 0, 1, 2
+Y_PORTS = 7  # of an X instruction: number of port reads | of those that the reuse cache leaves << TESTS_BITS
+Y_PORT = 128  # PORT_READS pairs: word | place << PORT_PLACE_SHIFT (0: own, else place + 1); mask of the registers read
+Y_PORT_REUSE = 176
+PORT_READS = 24
+PORT_PLACE_SHIFT = 4
+Y_WORDS = 224
 
-FLAG_REMOTE = 1  # an X instruction
 FLAG_MATRIX = 2  # accumulates
-FLAG_TESTS = 4  # tests and changes bits
+FLAG_TESTS = 4  # tests and changes bits, in a way of its own if it accumulates
 FLAG_GROUP = 8
 FLAG_TM = 16  # accumulators in tensor memory
+FLAG_READS = 32  # has sources that are registers
+FLAG_READS_POOL = 64
+FLAG_WRITES_POOL = 128
+FLAG_LOCAL = 256  # no instruction names its destination from another subpartition: only one view of E is tested
 
-GROUP_LOCAL, GROUP_OWN, GROUP_PLACE, GROUP_TENSOR = 0, 1, 2, 6
+GROUP_OWN, GROUP_PLACE = 0, 1  # a group in the weft's own subpartition, or in that of (kind - GROUP_PLACE)
 
 BIND_SLOTS = 4
 BIND_CONSUME = 15  # mask of slots

@@ -5,9 +5,10 @@ docs/reference/fiber.md, section 3, rules 1 and 3.
 
 from __future__ import annotations
 
-from heddle.sim.core.bit_changes import begin_bits, consume_bits, has_sources, note_end, reads_pool
-from heddle.sim.core.bits import bit
-from heddle.sim.core.busy_bits import add_change, empty_change
+from heddle.sim.core.bit_changes import begin_bits, consume_bits, note_end, views_of
+from heddle.sim.core.bit_wheel import send, send_now
+from heddle.sim.core.bit_words import part_of
+from heddle.sim.core.bits import ctz, span
 from heddle.sim.core.heap import Program, State, post
 from heddle.sim.core.layout import (
     C_POOL_UNKNOWN,
@@ -16,7 +17,6 @@ from heddle.sim.core.layout import (
     EV_WRITE_BACK,
     H_ERROR,
     INF,
-    Q_INDEX,
     W_CTA,
     W_ITEM_INDEX,
     W_OP_HEAD,
@@ -24,11 +24,14 @@ from heddle.sim.core.layout import (
     W_OPS,
     W_OWNER,
     W_SM,
-    W_SUB,
 )
 from heddle.sim.core.layout_fiber import (
-    ALL_VIEWS,
+    FLAG_LOCAL,
+    FLAG_READS,
+    FLAG_READS_POOL,
+    FLAG_WRITES_POOL,
     H_BITS_CLEARED,
+    H_DELAY,
     O_COUNT,
     O_DROP,
     O_END,
@@ -36,6 +39,7 @@ from heddle.sim.core.layout_fiber import (
     O_GROUP,
     O_ISSUED,
     O_ITEM,
+    O_LOCAL,
     O_NUMBER,
     O_OWNER,
     O_ROW,
@@ -43,10 +47,11 @@ from heddle.sim.core.layout_fiber import (
     O_WARP,
     O_WORDS,
     OPS,
-    R_WORDS,
+    WHAT_PLACE_SHIFT,
     Y_DST,
+    Y_FLAGS,
 )
-from heddle.sim.core.registers import count_of, fiber_row, first_of, in_pool
+from heddle.sim.core.registers import count_of, fiber_row, number_of, own_place, place_bits
 
 
 def op_at(M: State, warp: int, n: int) -> int:
@@ -54,24 +59,28 @@ def op_at(M: State, warp: int, n: int) -> int:
     return int(M[warp + W_OPS] + (n & (OPS - 1)) * O_WORDS)
 
 
-def accumulates(M: State, warp: int, register: int, t: int) -> bool:
-    """Tell whether a matrix instruction of the weft is on its way to a register in cycle t."""
+def is_under_way(M: State, warp: int, op: int, t: int) -> bool:
+    """Tell whether an operation of the weft that runs in this context has not written back before cycle t."""
+    return bool(M[op + O_END] > t and M[op + O_OWNER] == M[warp + W_OWNER])
+
+
+def not_accumulated(M: State, warp: int, word: int, bits: int, t: int) -> int:
+    """Return those of a word's registers to which no matrix instruction of the weft is on its way in cycle t."""
     for n in range(M[warp + W_OP_HEAD], M[warp + W_OP_TAIL]):
         op = op_at(M, warp, n)
-        if M[op + O_END] > t and M[op + O_OWNER] == M[warp + W_OWNER]:
-            first = M[op + O_FIRST]
-            if first <= register and register < first + M[op + O_COUNT] * R_WORDS:
-                return True
-    return False
+        first, count = M[op + O_FIRST], M[op + O_COUNT]
+        if is_under_way(M, warp, op, t) and first < (word + 1) << 6 and first + count > word << 6:
+            bits &= ~part_of(first, count, word)
+    return bits
 
 
-def supersede(M: State, op: int, first: int, end: int) -> None:
+def supersede(M: State, op: int, first: int, count: int) -> None:
     """Let a younger matrix instruction clear E of those registers of an older one that it writes."""
-    begin = max(M[op + O_FIRST], first)
-    while begin < min(M[op + O_FIRST] + M[op + O_COUNT] * R_WORDS, end):
-        i = (begin - M[op + O_FIRST]) // R_WORDS
-        M[op + O_DROP + (i >> 6)] |= bit(i & 63)
-        begin += R_WORDS
+    begin = max(first - M[op + O_FIRST], 0)
+    end = min(first + count - M[op + O_FIRST], M[op + O_COUNT])
+    if begin < end:
+        for word in range(begin >> 6, (end + 63) >> 6):
+            M[op + O_DROP + word] |= part_of(begin, end - begin, word)
 
 
 def begin_op(M: State, P: Program, warp: int, row: int, t: int) -> int:
@@ -81,32 +90,32 @@ def begin_op(M: State, P: Program, warp: int, row: int, t: int) -> int:
     while M[warp + W_OP_HEAD] < M[warp + W_OP_TAIL] and M[op_at(M, warp, M[warp + W_OP_HEAD]) + O_END] <= t:
         M[warp + W_OP_HEAD] += 1
     dst = P[fiber + Y_DST]
-    first = first_of(M, warp, dst) if dst != 0 else 0
+    first, count = number_of(dst), count_of(dst)
     for n in range(M[warp + W_OP_HEAD], M[warp + W_OP_TAIL]):
         older = op_at(M, warp, n)
-        if dst != 0 and M[older + O_END] > t and M[older + O_OWNER] == M[warp + W_OWNER]:
-            supersede(M, older, first, first + count_of(dst) * R_WORDS)
+        if dst != 0 and is_under_way(M, warp, older, t):
+            supersede(M, older, first, count)
     if M[warp + W_OP_TAIL] - M[warp + W_OP_HEAD] >= OPS:
         M[H_ERROR] = ERROR_OPERATIONS
     op = op_at(M, warp, M[warp + W_OP_TAIL])
     M[warp + W_OP_TAIL] += 1
     for k in range(O_WORDS):
         M[op + k] = 0
-    M[op + O_FIRST], M[op + O_COUNT] = first, count_of(dst)
+    M[op + O_FIRST], M[op + O_COUNT] = first, count
     M[op + O_END], M[op + O_OWNER] = INF, M[warp + W_OWNER]
     M[op + O_ROW], M[op + O_ISSUED], M[op + O_WARP] = row, t, warp
     M[op + O_GROUP], M[op + O_NUMBER], M[op + O_START] = -1, -1, INF
-    M[op + O_ITEM] = M[warp + W_ITEM_INDEX]
+    M[op + O_ITEM], M[op + O_LOCAL] = M[warp + W_ITEM_INDEX], P[fiber + Y_FLAGS] & FLAG_LOCAL
     count_unknown(M, P, warp, fiber, 1)
     return op
 
 
 def count_unknown(M: State, P: Program, warp: int, fiber: int, by: int) -> None:
     """Count operations of a FIBER-thread whose end is not known."""
-    cta, dst = M[warp + W_CTA], P[fiber + Y_DST]
-    if dst != 0 or has_sources(P, fiber):
+    cta, flags = M[warp + W_CTA], P[fiber + Y_FLAGS]
+    if P[fiber + Y_DST] != 0 or flags & FLAG_READS:
         M[cta + C_UNKNOWN] += by
-    if (dst != 0 and in_pool(M, warp, dst)) or reads_pool(M, P, warp, fiber):
+    if flags & (FLAG_READS_POOL | FLAG_WRITES_POOL):
         M[cta + C_POOL_UNKNOWN] += by
 
 
@@ -124,13 +133,34 @@ def end_op(M: State, P: Program, op: int, read: int, written: int, t: int) -> No
 
 
 def write_back(M: State, op: int, t: int) -> None:
-    """Clear E of the accumulators of an operation in the cycle of its write-back."""
-    warp = M[op + O_WARP]
-    change = empty_change(M, t, 0, M[M[warp + W_SUB] + Q_INDEX], ALL_VIEWS)
-    for i in range(M[op + O_COUNT]):
-        if (M[op + O_DROP + (i >> 6)] >> (i & 63)) & 1 == 0:
-            add_change(M, M[op + O_FIRST] + i * R_WORDS, change, M[warp + W_SM], t)
-            M[H_BITS_CLEARED] += 1
+    """Clear E of the accumulators of an operation in the cycle of its write-back, but for those that it left alone."""
+    begin, count = 0, M[op + O_COUNT]
+    while begin < count:
+        word = begin >> 6
+        kept = ~M[op + O_DROP + word] & part_of(begin, count - begin, word)
+        if kept == 0:
+            begin = (word + 1) << 6
+            continue
+        begin = (word << 6) + ctz(kept)
+        stop = M[op + O_DROP + word] & span(begin & 63, 63)
+        end = (word << 6) + (ctz(stop) if stop != 0 else 64)
+        clear_accumulators(M, op, M[op + O_FIRST] + begin, min(end, count) - begin, t)
+        begin = end
+
+
+def clear_accumulators(M: State, op: int, first: int, count: int, t: int) -> None:
+    """Clear E of some accumulators of an operation, seen from cycle t on in its own subpartition."""
+    warp, later = M[op + O_WARP], M[H_DELAY]
+    place, sm, views = own_place(M, warp), M[warp + W_SM], views_of(M, warp, M[op + O_LOCAL])
+    what, own = place << WHAT_PLACE_SHIFT, 1 << place
+    M[H_BITS_CLEARED] += count
+    for word in range(first >> 6, (first + count + 63) >> 6):
+        at, part = place_bits(M, warp, place) + word, part_of(first, count, word)
+        if later == 0 or views == own:
+            send_now(M, sm, at, part, what | views, 0, t)
+        else:
+            send_now(M, sm, at, part, what | own, 0, t)
+            send(M, sm, at, part, what | (views & ~own), 0, t + later, t)
 
 
 def end_collective(M: State, P: Program, warp: int, n: int, read: int, written: int, t: int) -> None:

@@ -30,7 +30,10 @@ from heddle.sim.core.layout import (
     E_KIND,
     E_SEQUENCE,
     E_TIME,
+    E_WHERE,
     E_WORDS,
+    EV_FETCH,
+    EV_WRITE_BACK,
     G_END,
     G_FORMED,
     G_READ,
@@ -43,6 +46,7 @@ from heddle.sim.core.layout import (
     H_CTAS,
     H_END,
     H_FETCH,
+    H_FIBER,
     H_GROUPS_PER_CTA,
     H_HEAP,
     H_HEAP_COUNT,
@@ -63,6 +67,7 @@ from heddle.sim.core.layout import (
     INF,
     INTERVALS,
     K_ARRIVED,
+    K_DRAINS,
     K_FREE,
     K_ITEMS,
     K_LIVE,
@@ -143,6 +148,13 @@ from heddle.sim.core.layout import (
     W_WORDS,
 )
 from heddle.sim.core.memory_forward import memory_relative
+from heddle.sim.core.relative_fiber import (
+    name_of,
+    relative_fiber_sm,
+    relative_thread,
+    relative_waits,
+    relative_weft,
+)
 
 
 def ahead(x: int, t: int) -> int:
@@ -310,7 +322,7 @@ def relative_cta(M: State, F: State, at: int, cta: int, t: int) -> int:
 
 def relative_cluster(M: State, F: State, at: int, cluster: int, t: int) -> int:
     """Write a cluster slot."""
-    F[at] = M[cluster + K_LIVE]
+    F[at] = M[cluster + K_LIVE] << 1 | M[cluster + K_DRAINS]
     F[at + 1] = max(M[cluster + K_FREE] - t, 0)
     F[at + 2] = M[cluster + K_ITEMS]
     F[at + 3] = M[cluster + K_ARRIVED]
@@ -337,9 +349,25 @@ def relative_events(M: State, F: State, at: int, t: int) -> int:
         F[place + E_SEQUENCE] = sequence
         for k in range(E_KIND, E_WORDS):
             F[place + k] = M[event + k]
+        if M[event + E_KIND] in (EV_WRITE_BACK, EV_FETCH):
+            F[place + E_WHERE] = name_of(M, M[event + E_WHERE])
     for i in range(count):
         F[first + i * E_WORDS + E_SEQUENCE] = i
     return int(first + count * E_WORDS)
+
+
+def relative_fiber(M: State, F: State, at: int, t: int) -> int:
+    """Write what a program of mode fiber adds."""
+    for i in range(M[H_SMS]):
+        sm = M[H_SM] + i * S_WORDS
+        at = relative_fiber_sm(M, F, at, sm, t)
+        for k in range(SUBPARTITIONS):
+            at = relative_waits(M, F, at, sm + S_QUARTERS + k * Q_WORDS)
+    for i in range(M[H_WARP_COUNT]):
+        at = relative_weft(M, F, at, M[H_WARPS] + i * W_WORDS, t)
+    for i in range(M[H_SMS] * M[H_SLOTS]):
+        at = relative_thread(M, F, at, M[H_CTAS] + i * C_WORDS, t)
+    return at
 
 
 def relative_state(M: State, X: State, F: State, at: int, t: int) -> int:
@@ -361,5 +389,7 @@ def relative_state(M: State, X: State, F: State, at: int, t: int) -> int:
         F[at] = M[M[H_SEMAPHORES] + i * A_WORDS + A_VALUE]
         F[at + 1] = M[M[H_SEMAPHORES] + i * A_WORDS + A_WAITERS]
         at += 2
+    if M[H_FIBER] != 0:
+        at = relative_fiber(M, F, at, t)
     at = relative_events(M, F, at, t)
     return int(at + memory_relative(X, t, F, at))

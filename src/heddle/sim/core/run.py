@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heddle.sim.core.busy_bits import rouse_waiters, see
+from heddle.sim.core.bit_wheel import happen_bit
 from heddle.sim.core.conditions import grow_semaphore, release_waiters
 from heddle.sim.core.control import launch_next
 from heddle.sim.core.fast_forward import look
@@ -58,7 +58,7 @@ from heddle.sim.core.matrix_ops import write_back
 from heddle.sim.core.shared import add_backlog
 from heddle.sim.core.step import step_sm
 from heddle.sim.core.thread_end import clear_threads, end_drained
-from heddle.sim.core.weft_matrix import fetch_operands
+from heddle.sim.core.weft_operands import fetch_operands
 
 DONE, PAUSED, DEADLOCK, LOG_FULL, BROKEN = 0, 1, 2, 3, 4
 
@@ -98,7 +98,7 @@ def happen(M: State, P: Program, L: State, event: int, t: int) -> None:
         grow_semaphore(M, P, where, t)
     elif kind == EV_LAUNCH:
         if M[H_BITS] != 0:
-            clear_threads(M, where)
+            clear_threads(M, where, t)
         if M[H_SCHEDULE] == SCHEDULE_LAUNCH:
             launch_next(M, P, where, t)
     elif kind > EV_LOST:
@@ -110,8 +110,7 @@ def happen_to_wefts(M: State, kind: int, where: int, change: int, sm: int, t: in
     if kind == EV_MEET:
         M[where + C_MEETS], M[H_MEETING] = 2, 1
     elif kind == EV_BIT:
-        see(M, where, change, t)
-        rouse_waiters(M, where, sm, t)
+        happen_bit(M, where, change, sm, t)
     elif kind == EV_WRITE_BACK:
         write_back(M, where, t)
     else:

@@ -21,6 +21,7 @@ from heddle.sim.core.layout import (
     H_CLUSTERS,
     H_CTAS,
     H_END,
+    H_FIBER,
     H_GROUPS_PER_CTA,
     H_HEAP,
     H_HEAP_COUNT,
@@ -84,13 +85,8 @@ from heddle.sim.core.layout import (
     W_WORDS,
     WAKE_SLOTS,
 )
+from heddle.sim.core.shift_fiber import later, shift_fiber_sm, shift_thread, shift_weft
 from heddle.sim.core.wake import sleep
-
-
-def later(M: State, at: int, now: int, by: int) -> None:
-    """Move a time (cycles or ticks, as `now` and `by`) if it lies ahead and is known."""
-    if now <= M[at] < INF:
-        M[at] += by
 
 
 def later_all(M: State, first: int, count: int, now: int, by: int) -> None:
@@ -164,6 +160,16 @@ def shift_cta(M: State, cta: int, t: int, cycles: int) -> None:
         later(M, M[cta + C_GROUPS] + i * G_WORDS + G_READ, t, cycles)
 
 
+def shift_fiber(M: State, t: int, cycles: int) -> None:
+    """Move what a program of mode fiber adds."""
+    for i in range(M[H_SMS]):
+        shift_fiber_sm(M, M[H_SM] + i * S_WORDS, t, cycles)
+    for i in range(M[H_WARP_COUNT]):
+        shift_weft(M, M[H_WARPS] + i * W_WORDS, t, cycles)
+    for i in range(M[H_SMS] * M[H_SLOTS]):
+        shift_thread(M, M[H_CTAS] + i * C_WORDS, t, cycles)
+
+
 def shift_state(M: State, t: int, cycles: int) -> None:
     """Move the state from cycle t, in which nothing has happened yet, to cycle t + cycles."""
     for i in range(M[H_SMS]):
@@ -172,6 +178,8 @@ def shift_state(M: State, t: int, cycles: int) -> None:
         shift_warp(M, M[H_WARPS] + i * W_WORDS, t, cycles)
     for i in range(M[H_SMS] * M[H_SLOTS]):
         shift_cta(M, M[H_CTAS] + i * C_WORDS, t, cycles)
+    if M[H_FIBER] != 0:
+        shift_fiber(M, t, cycles)
     for i in range(M[H_CLUSTER_COUNT]):
         later(M, M[H_CLUSTERS] + i * K_WORDS + K_FREE, t, cycles)
     for i in range(M[H_HEAP_COUNT]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
 from heddle.sim.core.arbiter import grant
+from heddle.sim.core.bit_wheel import catch_up, next_due, somebody_waits
 from heddle.sim.core.bits import above, bit, call_policy, ctz, drop_lowest, top
 from heddle.sim.core.blocked import candidate_until, credit_blocked
 from heddle.sim.core.blocked_fiber import weft_until
@@ -14,11 +15,14 @@ from heddle.sim.core.issue_fiber import issue_weft
 from heddle.sim.core.layout import (
     CONTEXTS,
     ERROR_POLICY,
+    FLAG_REMOTE,
+    H_BITS,
     H_ERROR,
     H_FIBER,
     H_POLICY,
     H_POLICY_ADDRESS,
     INF,
+    P_FLAGS,
     POLICY_GTY,
     POLICY_LRR,
     POLICY_USER,
@@ -34,14 +38,13 @@ from heddle.sim.core.layout import (
     Q_WARPS,
     Q_WORDS,
     S_QUARTERS,
+    S_WHEEL,
     SUBPARTITIONS,
     W_ROW,
     W_WAKE,
     W_WORDS,
     WAKE_SLOTS,
 )
-from heddle.sim.core.layout_fiber import FLAG_REMOTE, Y_FLAGS
-from heddle.sim.core.registers import fiber_row
 from heddle.sim.core.rows import is_off
 from heddle.sim.core.wake import next_wake
 from heddle.sim.result import Stall
@@ -104,7 +107,7 @@ def choose(M: State, sub: int, ready: int, t: int) -> int:
 def may_issue(M: State, P: Program, sub: int, warp: int, t: int) -> bool:
     """Ask the arbiter if the selected weft's instruction needs it; tell whether it can issue."""
     row = M[warp + W_ROW]
-    if P[fiber_row(M, row) + Y_FLAGS] & FLAG_REMOTE == 0 or is_off(M, P, warp, row):
+    if P[row + P_FLAGS] & FLAG_REMOTE == 0 or is_off(M, P, warp, row):
         return True
     return grant(M, P, sub, warp, row, t)
 
@@ -152,6 +155,8 @@ def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int
 def step_sm(M: State, P: Program, L: State, X: State, sm: int, t: int) -> int:
     """Simulate cycle t of an SM and return the next cycle in which something can happen there."""
     first = sm + S_QUARTERS
+    if M[H_BITS] != 0:
+        catch_up(M, sm, t)
     for i in range(SUBPARTITIONS):
         sub = first + ((t + i) & (SUBPARTITIONS - 1)) * Q_WORDS
         if M[sub + Q_NEXT] <= t:
@@ -159,4 +164,6 @@ def step_sm(M: State, P: Program, L: State, X: State, sm: int, t: int) -> int:
     soon = min(M[first + Q_NEXT], M[first + Q_WORDS + Q_NEXT])
     for i in range(2, SUBPARTITIONS):
         soon = min(soon, M[first + i * Q_WORDS + Q_NEXT])
+    if M[H_BITS] != 0 and somebody_waits(M, sm):
+        soon = min(soon, next_due(M, M[sm + S_WHEEL]))
     return int(soon)

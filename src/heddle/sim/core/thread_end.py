@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from heddle.sim.core.busy_bits import settle
+from heddle.sim.core.bit_wheel import forget_thread
+from heddle.sim.core.bits import ctz, drop_lowest, popcount
 from heddle.sim.core.heap import State, post
 from heddle.sim.core.layout import (
     C_QUADS,
@@ -19,7 +20,6 @@ from heddle.sim.core.layout import (
     H_DRAINING,
     H_SLOTS,
     H_WARPS_PER_CTA,
-    INF,
     K_CTAS,
     K_DRAINS,
     K_FREE,
@@ -28,10 +28,9 @@ from heddle.sim.core.layout import (
     SUBPARTITIONS,
 )
 from heddle.sim.core.layout_fiber import (
+    BIT_WORDS,
     G4_WORDS,
-    H_COLUMNS,
     H_DELAY,
-    H_VECTORS,
     H_WARNING_COUNT,
     H_WARNING_ROOM,
     H_WARNINGS,
@@ -41,9 +40,11 @@ from heddle.sim.core.layout_fiber import (
     N_SM,
     N_WORDS,
     NAMED_REGISTERS,
-    PARTS,
-    R_FULL,
-    R_WORDS,
+    PLACE_NUMBERS,
+    PLACE_WORDS,
+    ROW_ANY,
+    TENSOR_FIRST,
+    THREAD_WORDS,
 )
 
 
@@ -71,29 +72,27 @@ def end_drained(M: State, t: int) -> None:
             end_threads(M, cluster)
 
 
-def clear_threads(M: State, cluster: int) -> None:
-    """Note data that nobody has consumed, and clear all bits, in the cycle in which a cluster's slot is free."""
+def clear_threads(M: State, cluster: int, t: int) -> None:
+    """Note data that nobody has consumed, and clear all bits, in cycle t, in which a cluster's slot is free."""
     cta = M[cluster + K_CTAS]
     for _ in range(M[H_CLUSTER_SIZE]):
-        clear_thread(M, cta)
+        clear_thread(M, cta, t)
         cta += M[H_SLOTS] * C_WORDS
 
 
-def clear_thread(M: State, cta: int) -> None:
+def clear_thread(M: State, cta: int, t: int) -> None:
     """Do so for one FIBER-thread."""
-    first = M[cta + C_REGISTERS]
-    count = SUBPARTITIONS * (M[H_VECTORS] + M[H_COLUMNS])
+    thread = M[cta + C_REGISTERS]
+    forget_thread(M, M[cta + C_SM], thread, t)  # what is to come counts, too
     warning = M[H_WARNINGS] + min(M[H_WARNING_COUNT], M[H_WARNING_ROOM]) * N_WORDS
     M[warning + N_COUNT] = 0
-    for i in range(count):
-        register = first + i * R_WORDS
-        settle(M, register, INF)  # what is to come counts, too
-        if is_held(M, register):
-            if M[warning + N_COUNT] < NAMED_REGISTERS:
-                M[warning + N_REGISTER + M[warning + N_COUNT]] = i
-            M[warning + N_COUNT] += 1
-        for k in range(R_WORDS):
-            M[register + k] = 0
+    vector_words = TENSOR_FIRST >> 6
+    for place in range(SUBPARTITIONS):
+        note_held(M, warning, thread, place, 0, vector_words)
+    for place in range(SUBPARTITIONS):
+        note_held(M, warning, thread, place, vector_words, BIT_WORDS)
+    for k in range(THREAD_WORDS):
+        M[thread + k] = 0
     if M[warning + N_COUNT] != 0:
         M[warning + N_SM], M[warning + N_SLOT] = M[M[cta + C_SM] + S_INDEX], M[cta + C_SLOT]
         M[H_WARNING_COUNT] += 1
@@ -101,9 +100,14 @@ def clear_thread(M: State, cta: int) -> None:
         M[M[cta + C_QUADS] + k] = 0
 
 
-def is_held(M: State, register: int) -> bool:
-    """Tell whether a part of F is set."""
-    full = 0
-    for part in range(PARTS):
-        full |= M[register + R_FULL + part]
-    return bool(full & 1)
+def note_held(M: State, warning: int, thread: int, place: int, first_word: int, end_word: int) -> None:
+    """Add the full registers of some words of a place to a warning."""
+    row = thread + place * PLACE_WORDS + ROW_ANY * BIT_WORDS
+    for word in range(first_word, end_word):
+        rest = M[row + word]
+        count = M[warning + N_COUNT]
+        M[warning + N_COUNT] = count + popcount(rest)
+        while rest != 0 and count < NAMED_REGISTERS:
+            M[warning + N_REGISTER + count] = place * PLACE_NUMBERS + (word << 6) + ctz(rest)
+            count += 1
+            rest = drop_lowest(rest)

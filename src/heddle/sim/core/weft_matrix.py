@@ -6,18 +6,16 @@ An entry of a subpartition's queue is *decided* when its start is known.
 from __future__ import annotations
 
 from heddle.sim.core.arbiter import queue_of_sub, read_cycles
+from heddle.sim.core.bit_wheel import rouse
 from heddle.sim.core.bits import ctz, drop_lowest
-from heddle.sim.core.busy_bits import rouse
 from heddle.sim.core.heap import Program, State, post
 from heddle.sim.core.layout import (
-    BANKS,
     C_ARRIVED,
     C_LIVE,
     C_POOL_UNKNOWN,
     C_QUADS,
     ERROR_GROUP,
     EV_FETCH,
-    H_BANKS,
     H_ERROR,
     H_LOG,
     H_LOG_COUNT,
@@ -27,9 +25,9 @@ from heddle.sim.core.layout import (
     LOG_COMPLETE,
     LOG_TENSOR,
     P_COLD,
+    Q_BIT_WAIT,
     Q_CANDIDATES,
-    Q_INDEX,
-    Q_PORT,
+    Q_SENSITIVE,
     Q_WARPS,
     Q_WORDS,
     S_BACKLOG,
@@ -62,31 +60,21 @@ from heddle.sim.core.layout_fiber import (
     G4_ISSUED,
     G4_OP,
     G4_WORDS,
-    H_CROSSED,
     H_FAULT,
-    H_PORT_READS,
-    H_SHARED_READS,
-    H_STAMP,
     H_WEFT_BUSY,
     O_GROUP,
     O_ISSUED,
     O_OWNER,
-    O_PORTS,
     O_ROW,
     O_STAGE,
     O_START,
     O_WARP,
     QUEUED,
-    R_STAMP,
-    R_WORDS,
     V_COUNT,
     V_DECIDED,
     V_FREE,
     V_OP,
-    V_SPAN,
-    V_SPAN_TAIL,
     V_START,
-    Y_ACCUMULATOR,
     Y_COMPLETE,
     Y_FLAGS,
     Y_GROUP_TICKS,
@@ -95,19 +83,16 @@ from heddle.sim.core.layout_fiber import (
     Y_SHARED_B,
     Y_SHARED_TICKS,
     Y_SIGNATURE,
-    Y_SOURCE,
     Y_STEP,
 )
 from heddle.sim.core.log import record
 from heddle.sim.core.matrix_ops import begin_op, end_op
 from heddle.sim.core.meeting import check_meeting
-from heddle.sim.core.registers import count_of, fiber_row, first_of, is_tensor, number_of, place_of
+from heddle.sim.core.registers import fiber_row
 from heddle.sim.core.shared import add_backlog
 from heddle.sim.core.tensor import settle_counter
 from heddle.sim.core.wake import schedule
-
-MATRIX_SLOTS = 2  # operands A and B
-LEAST_FREE = 16  # accumulators leave this part of the read ports free, so that a SIMD read ends
+from heddle.sim.core.weft_operands import accumulators_of, count_reads, mark_span, most_reads, ports_free
 
 
 def pend(M: State, P: Program, warp: int, cold: int) -> None:
@@ -218,74 +203,6 @@ def decide(M: State, P: Program, L: State, op: int, members: int, t: int) -> Non
         M[members - 3 * (M[op + O_GROUP] & (QUEUED - 1)) - G4_OP + G4_ISSUED] = 0
 
 
-def count_reads(M: State, P: Program, lead: int, op: int, index: int) -> None:
-    """Add the operand registers of one member to the reads of each port, each once for all members."""
-    warp, fiber = M[op + O_WARP], fiber_row(M, M[op + O_ROW])
-    own = M[M[warp + W_SUB] + Q_INDEX]
-    if index == 0:
-        M[H_STAMP] += 4
-    for slot in range(MATRIX_SLOTS):
-        group = P[fiber + Y_SOURCE + slot]
-        if group != 0 and not is_tensor(group):
-            place, number, first = place_of(M, warp, group), number_of(M, warp, group), first_of(M, warp, group)
-            for i in range(count_of(group)):
-                register = first + i * R_WORDS
-                seen = M[register + R_STAMP] - M[H_STAMP] + 3
-                if seen != index:  # not named by this member yet
-                    if place != own:
-                        M[H_CROSSED] += 1
-                    if seen >= 0:
-                        M[H_SHARED_READS] += 1
-                    else:
-                        M[lead + O_PORTS + place] += 1 << 16 * ((number + i) % M[H_BANKS])
-                    M[register + R_STAMP] = M[H_STAMP] - 3 + index
-
-
-def reads_of(M: State, lead: int, place: int, bank: int) -> int:
-    """Return the registers that a port gives to an operation."""
-    return int((M[lead + O_PORTS + place] >> 16 * bank) & 0xFFFF)
-
-
-def ports_free(M: State, lead: int) -> int:
-    """Return when the last of the ports is free that an operation reads, in ticks."""
-    first, latest = M[M[lead + O_WARP] + W_SM] + S_QUARTERS, 0
-    for place in range(SUBPARTITIONS):
-        for bank in range(BANKS):
-            if reads_of(M, lead, place, bank) != 0:
-                latest = max(latest, M[first + place * Q_WORDS + Q_PORT + bank])
-    return int(latest)
-
-
-def accumulators_of(M: State, P: Program, op: int) -> int:
-    """Return how many accumulators an operation reads from vector registers."""
-    group = P[fiber_row(M, M[op + O_ROW]) + Y_ACCUMULATOR]
-    return 0 if is_tensor(group) else count_of(group)
-
-
-def accumulators_in(M: State, P: Program, op: int, place: int, bank: int) -> int:
-    """Return how many of them a port gives."""
-    warp, group = M[op + O_WARP], P[fiber_row(M, M[op + O_ROW]) + Y_ACCUMULATOR]
-    count = accumulators_of(M, P, op)
-    if count == 0 or place != M[M[warp + W_SUB] + Q_INDEX]:
-        return 0
-    banks = M[H_BANKS]
-    skipped = (bank - number_of(M, warp, group)) % banks
-    return (count - skipped + banks - 1) // banks if count > skipped else 0
-
-
-def most_reads(M: State, P: Program, lead: int, members: int) -> int:
-    """Return the largest number of registers that one port gives, accumulators included."""
-    most = 0
-    for place in range(SUBPARTITIONS):
-        for bank in range(M[H_BANKS]):
-            reads = reads_of(M, lead, place, bank)
-            for i in range(4 if members != 0 else 1):
-                op = M[members + i] if members != 0 else lead
-                reads += accumulators_in(M, P, op, place, bank)
-            most = max(most, reads)
-    return most
-
-
 def start_op(M: State, P: Program, L: State, op: int, start: int, length: int, t: int) -> None:
     """Run one operation on the matrix unit of its subpartition from tick `start` on."""
     warp, row = M[op + O_WARP], M[op + O_ROW]
@@ -302,22 +219,10 @@ def start_op(M: State, P: Program, L: State, op: int, start: int, length: int, t
         complete = start + P[fiber + Y_PRODUCTS] + P[fiber + Y_COMPLETE]
     read, complete = end >> TICK_BITS, complete >> TICK_BITS
     finish(M, P, L, op, start >> TICK_BITS, read, complete, t)
-    rest = M[sub + Q_CANDIDATES]
+    rest = M[sub + Q_CANDIDATES] & (M[sub + Q_SENSITIVE] | ~M[sub + Q_BIT_WAIT])
     while rest != 0:
         rouse(M, M[sub + Q_WARPS] + ctz(rest) * W_WORDS, t + 1)
         rest = drop_lowest(rest)
-
-
-def mark_span(M: State, queue: int, registers: int, start: int, length: int) -> None:
-    """Remember what accumulators take of the ports meanwhile, as the factor by which other reads take longer."""
-    if registers == 0 or (start + length) >> TICK_BITS == start >> TICK_BITS:
-        return
-    capacity = length * M[H_BANKS] * M[H_PORT_READS]
-    taken = min(registers << TICK_BITS, capacity - capacity // LEAST_FREE)
-    span = queue + V_SPAN + 4 * (M[queue + V_SPAN_TAIL] & (QUEUED - 1))
-    M[queue + V_SPAN_TAIL] += 1
-    M[span], M[span + 1] = start >> TICK_BITS, (start + length) >> TICK_BITS
-    M[span + 2], M[span + 3] = capacity, capacity - taken
 
 
 def finish(M: State, P: Program, L: State, op: int, begin: int, read: int, complete: int, t: int) -> None:
@@ -344,14 +249,3 @@ def log_op(M: State, P: Program, L: State, op: int, kind: int, begin: int, end: 
     record(M, P, L, warp, M[op + O_ROW], kind, begin, end, 0)
     if M[H_LOG_COUNT] != count:
         L[count * L_WORDS + L_STAGE] = stage
-
-
-def fetch_operands(M: State, op: int) -> None:
-    """Charge the ports that give A and B when an operation starts."""
-    first, start = M[M[op + O_WARP] + W_SM] + S_QUARTERS, M[op + O_START]
-    for place in range(SUBPARTITIONS):
-        for bank in range(BANKS):
-            reads = reads_of(M, op, place, bank)
-            if reads != 0:
-                at = first + place * Q_WORDS + Q_PORT + bank
-                M[at] = max(M[at], start) + (read_cycles(M, reads) << TICK_BITS)

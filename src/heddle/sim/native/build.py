@@ -30,6 +30,8 @@ DECLARATIONS = [
     *(f"declare i64 @{name}(i64, i64)" for name in INTRINSICS.values()),
     "declare i64 @llvm.cttz.i64(i64, i1)",
     "declare i64 @llvm.ctlz.i64(i64, i1)",
+    "declare i64 @llvm.ctpop.i64(i64)",
+    "declare i64 @llvm.fshr.i64(i64, i64, i64)",
 ]
 
 

@@ -52,6 +52,20 @@ def _above(out: Writer, arguments: list[str]) -> str:
     return f"and i64 {arguments[0]}, {mask}"
 
 
+def _popcount(out: Writer, arguments: list[str]) -> str:
+    return f"call i64 @llvm.ctpop.i64(i64 {arguments[0]})"
+
+
+def _span(out: Writer, arguments: list[str]) -> str:
+    from_first = out.value(f"shl i64 -1, {arguments[0]}")
+    over = out.value(f"sub i64 63, {arguments[1]}")
+    return f"and i64 {from_first}, {out.value(f'lshr i64 -1, {over}')}"
+
+
+def _rotated(out: Writer, arguments: list[str]) -> str:
+    return f"call i64 @llvm.fshr.i64(i64 {arguments[0]}, i64 {arguments[0]}, i64 {arguments[1]})"
+
+
 def _call_policy(out: Writer, arguments: list[str]) -> str:
     function = out.value(f"inttoptr i64 {arguments[0]} to ptr")
     return f"call i64 {function}({', '.join(f'i64 {argument}' for argument in arguments[1:])})"
@@ -63,6 +77,9 @@ SPECIAL = {
     "top": _top,
     "drop_lowest": _drop_lowest,
     "above": _above,
+    "popcount": _popcount,
+    "span": _span,
+    "rotated": _rotated,
     "call_policy": _call_policy,
 }
 """Functions of `core.bits` that are instructions here, by name."""
