@@ -18,9 +18,8 @@ class Implementation:
 
     `l2_state`: how the measuring script leaves L2 between two runs, where that is known better than the cases say.
     `rested`: whether the chip was idle before a timed run; without it, whether L2 was not warm. `includes_launch`:
-    whether its time begins before the first CTA runs, where that is known better than the cases say. `chip_keys`: causal
-    cases with at most so many keys are simulated on the whole chip, as one SM does not stand for all where items are
-    handed out one by one.
+    whether its time begins before the first CTA runs, where that is known better than the cases say. `chip_keys`:
+    attention with at most so many keys is simulated on the whole chip: there one SM does not stand for all.
     """
 
     pins: Mapping[str, Any] = field(default_factory=dict)

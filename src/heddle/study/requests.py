@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -149,6 +150,6 @@ def request_of(case: Case) -> Request:
         library=known.library,
         rested=l2_state != "warm" if known.rested is None else known.rested,
         includes_launch=case.includes_launch if known.includes_launch is None else known.includes_launch,
-        simulation="chip" if case.causal and asked.params.get("seqlen_kv", 0) <= known.chip_keys else "representative",
+        simulation="chip" if asked.params.get("seqlen_kv", math.inf) <= known.chip_keys else "representative",
         clock_source="stated by the case" if case.clock_mhz else "",
     )

@@ -16,19 +16,23 @@ from heddle.kernels.attention.sm90_fa3_config import (
     rescales_early,
     shared_bytes,
     takes_turns,
+    transposes,
     weight_exponent,
 )
 from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Blocks, Memory
+from heddle.kernels.attention.sm90_fa3_producer import NEXT_ITEM, NEXT_TAKEN, QUERY_FREE, produce, produce_turned
 from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
 from heddle.kernels.attention.softmax import OnlineSoftmax
 from heddle.lang import Builder, Index, Item, kernel
 
 REGISTERS = {2: (24, 240), 3: (32, 160)}
 """What setmaxnreg gives the producer and the consumers, by number of groups."""
-QUERY_FREE, EPILOGUE, OUTPUT, FIRST_TURN = 1, 2, 3, 4
-"""Named barriers."""
+EPILOGUE, OUTPUT, FIRST_TURN = 2, 3, 4
+"""Named barriers of the warp groups."""
 ATOM_COLS = 8
 """Columns of an accumulator atom: parts of a register tile are multiples of it."""
+PORTION = 16
+"""Columns of 8-bit weights that are summed and converted together: four fill a register, of two rows."""
 
 
 @kernel
@@ -48,48 +52,6 @@ def attention_fa3(
             produce_turned(k, config, memory, memory.values, any(items["more"]))
         else:
             produce(k, config, memory, any(items["more"]))
-
-
-def load_query(k: Builder, config: AttentionConfig, memory: Memory, item: Item) -> None:
-    """Load Q when the groups have done with the last tile's, and wait until the last tile's output has been stored."""
-    k.sync(QUERY_FREE, warps=config.groups * GROUP_WARPS + memory.producer_warps)
-    memory.load_query(item)
-    memory.stored.wait(memory.tile, flip=True)
-
-
-def produce(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> None:
-    """Load Q, and K one block ahead of V; V's memory is free when the last tile's output has left it."""
-    memory.meet()
-    for item in k.work():
-        memory.keys.load(item, item.last)
-        load_query(k, config, memory, item)
-        if more:
-            with k.when(item.more):
-                for block in k.range(item.more, name="block"):
-                    memory.keys.load(item, item.last - config.tile_n + block * -config.tile_n)
-                    memory.values.load(item, item.last + block * -config.tile_n)
-        memory.values.load(item, Index())
-        memory.tile.advance()
-    memory.part()
-
-
-def produce_turned(k: Builder, config: AttentionConfig, memory: Memory, values: TransposedBlocks, more: bool) -> None:
-    """Load V and K of a block, then transpose V of the block before: four warps, the first of which loads."""
-    memory.meet()
-    for item in k.work():
-        values.load(item, item.last)
-        memory.keys.load(item, item.last)
-        load_query(k, config, memory, item)
-        if more:
-            with k.when(item.more):
-                for block in k.range(item.more, name="block"):
-                    row = item.last - config.tile_n + block * -config.tile_n
-                    values.load(item, row)
-                    memory.keys.load(item, row)
-                    values.turn()
-        values.turn()
-        memory.tile.advance()
-    memory.part()
 
 
 class Consumer:
@@ -126,6 +88,7 @@ class Consumer:
         if self.turns and self.group == self.config.groups - 1:
             self.give_turn()  # group 0 begins
         k.arrive(QUERY_FREE, warps=self.query_warps)
+        self.give_item()
         for item in k.work():
             self.first_block(item)
             if self.has_masked:
@@ -138,6 +101,7 @@ class Consumer:
                         self.step(item, None)
             k.arrive(QUERY_FREE, warps=self.query_warps)
             self.last_values()
+            self.take_item()
             self.store(item)
             memory.tile.advance()
         memory.part()
@@ -180,16 +144,48 @@ class Consumer:
         if masked_col is not None:
             self.mask(item, masked_col)
         self.softmax.maximum(self.scores)
-        # ptxas moves the wait for the values up, behind half of the exponentials: about a third of the softmax
+        if transposes(self.problem):
+            self.weigh_in_portions()
+        else:
+            self.weigh()
+        if not self.rescales_early:
+            self.softmax.rescale(self.output)
+
+    def weigh(self) -> None:
+        """Exponentials, their sum, and P; ptxas moves the wait for the values up, to a third of the softmax."""
         half = self.config.tile_n // 2 // ATOM_COLS * ATOM_COLS
         self.softmax.exponentials(self.scores.columns(0, half))
-        k.mma_wait(pending=0)
-        memory.values.release()
+        self.wait_for_values()
         self.softmax.exponentials(self.scores.columns(half, self.config.tile_n - half))
         self.softmax.add(self.scores)
         self.give_weights()
-        if not self.rescales_early:
-            self.softmax.rescale(self.output)
+
+    def weigh_in_portions(self) -> None:
+        """The same for 8-bit types, whose conversions take twice as long: sums and conversions between exponentials."""
+        keys = self.config.tile_n
+        half = keys // 2 // PORTION * PORTION
+        for col in range(0, half, PORTION):
+            self.weigh_portion(col)
+        self.wait_for_values()
+        for col in range(half, keys, PORTION):
+            self.weigh_portion(col)
+            self.round_portion(col - half)
+        for col in range(keys - half, keys, PORTION):
+            self.round_portion(col)
+
+    def weigh_portion(self, col: int) -> None:
+        """Exponentials of some columns and their sum."""
+        self.softmax.exponentials(self.scores.columns(col, PORTION))
+        self.softmax.add(self.scores.columns(col, PORTION))
+
+    def round_portion(self, col: int) -> None:
+        """Round the exponentials of some columns to the type of V."""
+        self.k.elementwise("cast", self.weights.columns(col, PORTION), self.scores.columns(col, PORTION))
+
+    def wait_for_values(self) -> None:
+        """Wait for the product with V, and give its block back."""
+        self.k.mma_wait(pending=0)
+        self.memory.values.release()
 
     def last_values(self) -> None:
         """The values of the first block, and the division by the sums."""
@@ -214,6 +210,17 @@ class Consumer:
             return
         k.sync(OUTPUT, warps=self.warps)
         memory.store_output(item)
+
+    def take_item(self) -> None:
+        """Wait for the number of the next item."""
+        if self.config.order == "dynamic":
+            self.k.sync(NEXT_ITEM, warps=self.query_warps)
+        self.give_item()
+
+    def give_item(self) -> None:
+        """Give the place of the item's number back."""
+        if self.config.order == "dynamic":
+            self.k.arrive(NEXT_TAKEN, warps=self.query_warps)
 
     def mask(self, item: Item, col: Index) -> None:
         """Leave out keys beyond the end and, if causal, behind the query."""
