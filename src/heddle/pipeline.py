@@ -15,6 +15,7 @@ from heddle.ir.tile import TileProgram
 from heddle.ir.warp import WarpProgram
 from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
+from heddle.metrics.provenance import machine_hash
 from heddle.passes.cuda_native import cuda_native
 from heddle.passes.manager import run_passes
 from heddle.sim.memory_system import L2State, Mode
@@ -22,6 +23,8 @@ from heddle.sim.result import SimResult
 from heddle.sim.session import Log
 
 Params = Mapping[str, Any]
+KEPT_PROGRAMS = 4
+_COMPILED: dict[tuple[Any, ...], WarpProgram] = {}
 
 
 def tile_program(kernel: str, machine: Machine, params: Params, config: Any = None, mode: str = "simt") -> TileProgram:
@@ -41,8 +44,17 @@ def warp_program(program: TileProgram, machine: Machine, mode: str = "") -> Warp
 def compile_kernel(
     kernel: str, machine: Machine, params: Params, config: Any = None, mode: str = "simt"
 ) -> WarpProgram:
-    """Write and compile a kernel of the registry; `config` is one of its candidates, the first by default."""
-    return warp_program(tile_program(kernel, machine, params, config, mode), machine, mode)
+    """Write and compile a kernel of the registry; `config` is one of its candidates, the first by default.
+
+    The last programs are kept: a search for the clock simulates one program several times.
+    """
+    key = (kernel, mode, repr(config), tuple(sorted(params.items())), machine_hash(machine))
+    if key not in _COMPILED:
+        program = warp_program(tile_program(kernel, machine, params, config, mode), machine, mode)
+        while len(_COMPILED) >= KEPT_PROGRAMS:
+            del _COMPILED[next(iter(_COMPILED))]
+        _COMPILED[key] = program
+    return _COMPILED[key]
 
 
 def simulate_program(
