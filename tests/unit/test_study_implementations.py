@@ -1,0 +1,27 @@
+"""Does a question know what is known of the script that measured its case?"""
+
+import pytest
+
+from heddle.study.case_file import own_cases
+from heddle.study.requests import request_of
+
+CASES = {case.case_id: case for case in own_cases()}
+
+
+@pytest.mark.parametrize(
+    ("case_id", "simulation"),
+    [
+        ("flashgpu-fa3-b64-s512-h16-d128-causal", "chip"),
+        ("flashgpu-fa3-b32-s1024-h16-d128-full", "chip"),
+        ("flashgpu-fa3-b16-s2048-h16-d128-causal", "representative"),
+        ("fa3w8-005", "representative"),
+    ],
+)
+def test_short_attention_runs_on_the_whole_chip(case_id: str, simulation: str) -> None:
+    assert request_of(CASES[case_id]).simulation == simulation
+
+
+def test_what_is_known_of_a_script_goes_before_what_the_case_says() -> None:
+    case = CASES["flashgpu-fa3-b4-s8192-h16-d128-full"]
+    assert (case.includes_launch, request_of(case).includes_launch) == (False, True)
+    assert not request_of(CASES["fa3w8-005"]).includes_launch
