@@ -19,7 +19,7 @@ from heddle.machine import Machine, machine
 from heddle.passes import compile_program
 from heddle.sim.result import SimResult
 
-GEMM = FiberGemm(m=256, n=96, k=256, tile_n=64, stages=2)
+GEMM = FiberGemm(m=256, n=96, k=384, tile_n=64, stages=2)
 """Four tiles, two of them beyond the edge."""
 ATTENTION = AttentionProblem(
     batch=1, heads_q=1, heads_kv=1, seqlen_q=300, seqlen_kv=200, head_dim=128, causal=False, dtype="fp16"
