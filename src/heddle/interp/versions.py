@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from heddle.interp.hazards import Hazard
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import RZ, Instruction, Register, Role, WarpProgram
-from heddle.ir.warp_fiber import SUBPARTITIONS, Bind
+from heddle.ir.warp_fiber import SUBPARTITIONS, TENSOR, Bind
 from heddle.sim.result import EventKind
 
 Key = tuple[int, int, int, int]
@@ -134,8 +134,8 @@ class Versions:
 
     def _keys(self, access: _Access, register: Register) -> Iterator[Key]:
         """Pool registers of an operand."""
-        if register.place is None and register.index == RZ:
-            return
+        if (register.place is None and register.index == RZ) or register.place == TENSOR:
+            return  # columns of tensor memory have histories like shared memory
         role: Role = self.roles[access.weft]
         own = register.place is None or register.place < 0
         where = access.weft % SUBPARTITIONS if own else int(register.place or 0)
