@@ -95,18 +95,27 @@ def test_operands_in_one_bank_can_take_longer_than_the_products() -> None:
     assert end - begin == (A + B + C) // 2
 
 
+READS = [op("FFMA", dst=at(1), src=(R(2),))] * 4  # one register each, of one bank
+
+
 def test_register_accumulators_take_their_share_of_the_ports() -> None:
-    """16 registers in 16 cycles of two banks: a half, as of wgmma; a SIMD read takes two cycles of its bank."""
-    reads = [op("FFMA", dst=at(1), src=(R(2),))] * 4
-    plain = run({0: [*nops(10), *reads]})
-    beside = run({0: [wmma(), *nops(9), *reads]})
+    """16 registers in 16 cycles of two banks: a half; a SIMD read takes two cycles of its bank."""
+    plain = run({0: [*nops(10), *READS]}, tensor_port_share=0.0)
+    beside = run({0: [wmma(), *nops(9), *READS]}, tensor_port_share=0.0)
     assert issued(plain, 0)[10:14] == [10, 11, 12, 13]
     assert issued(beside, 0)[10:14] == [10, 11, 13, 15]
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_no_matrix_instruction_takes_less_of_the_ports_than_wgmma_does(first: bool) -> None:
+    """With three quarters taken a SIMD read takes four cycles of its bank, whatever accumulators are read."""
+    beside = run({0: [wmma(first=first), *nops(9), *READS]}, tensor_port_share=0.75)
+    assert issued(beside, 0)[10:13] == [10, 13, 17]
+
+
 def test_a_first_step_reads_no_accumulator() -> None:
-    reads = [op("FFMA", dst=at(1), src=(R(2),))] * 4
-    assert issued(run({0: [wmma(first=True), *nops(9), *reads]}), 0)[10:14] == [10, 11, 12, 13]
+    chip = run({0: [wmma(first=True), *nops(9), *READS]}, tensor_port_share=0.0)
+    assert issued(chip, 0)[10:14] == [10, 11, 12, 13]
 
 
 def test_operand_ports_are_charged_when_the_instruction_starts() -> None:

@@ -81,6 +81,7 @@ def _fill_header(state: Array, extent: Extent, program: WarpProgram, machine: Ma
     state[f.H_POOL_FIRST], state[f.H_POOL_LIMIT] = program.fiber.pool_first, program.fiber.pool_limit
     state[f.H_PAPER] = has_bits(program, machine) and machine.busy_bits == "paper"
     state[f.H_PORT_READS] = machine.register_reads_per_bank_per_cycle
+    state[f.H_LEAST_TAKEN] = round(machine.tensor_port_share * (1 << c.TICK_BITS))
     state[f.H_QUEUES], state[f.H_QUEUE_DEPTH] = extent.base["matrix_queues"], machine.matrix_queue_depth
     state[f.H_GRANTS] = extent.base["grants"]
     for bank in range(machine.register_banks):

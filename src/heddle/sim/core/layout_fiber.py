@@ -13,6 +13,7 @@ from heddle.sim.core.layout import H_FIBER_WORDS
 H_ROWS = H_FIBER_WORDS  # address in P of the third part of the rows
 H_DELAY = H_FIBER_WORDS + 1  # busy_bit_broadcast_cycles
 H_SET = H_FIBER_WORDS + 2  # set_fiber_num_cycles
+H_LEAST_TAKEN = H_FIBER_WORDS + 3  # tensor_port_share in ticks: the least share of the ports that accumulators take
 H_OWNERS = H_FIBER_WORDS + 4  # wefts that have started
 H_VECTORS = H_FIBER_WORDS + 5  # vector registers of a FIBER-thread in a subpartition
 H_COLUMNS = H_FIBER_WORDS + 6  # groups of 32 columns of its tensor memory in a subpartition

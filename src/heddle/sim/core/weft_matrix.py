@@ -213,10 +213,11 @@ def start_op(M: State, P: Program, L: State, op: int, start: int, length: int, t
     M[queue + V_FREE] = end
     M[H_WEFT_BUSY] += length
     M[op + O_START] = start
-    mark_span(M, queue, accumulators_of(M, P, op), start, length)
     complete = end + P[fiber + Y_COMPLETE]
     if P[fiber + Y_FLAGS] & FLAG_TM:
         complete = start + P[fiber + Y_PRODUCTS] + P[fiber + Y_COMPLETE]
+    else:
+        mark_span(M, queue, accumulators_of(M, P, op), start, length)
     read, complete = end >> TICK_BITS, complete >> TICK_BITS
     finish(M, P, L, op, start >> TICK_BITS, read, complete, t)
     rest = M[sub + Q_CANDIDATES] & (M[sub + Q_SENSITIVE] | ~M[sub + Q_BIT_WAIT])

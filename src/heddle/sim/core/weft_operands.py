@@ -22,6 +22,7 @@ from heddle.sim.core.layout_fiber import (
     A_WORDS,
     H_BANK_MASKS,
     H_CROSSED,
+    H_LEAST_TAKEN,
     H_PORT_READS,
     H_SHARED_READS,
     O_PORTS,
@@ -115,11 +116,12 @@ def most_reads(M: State, P: Program, lead: int, members: int) -> int:
 
 
 def mark_span(M: State, queue: int, registers: int, start: int, length: int) -> None:
-    """Remember what accumulators take of the ports meanwhile, as the factor by which other reads take longer."""
-    if registers == 0 or (start + length) >> TICK_BITS == start >> TICK_BITS:
-        return
+    """Remember what accumulators in registers take of the ports meanwhile: the factor by which others take longer."""
     capacity = length * M[H_BANKS] * M[H_PORT_READS]
-    taken = min(registers << TICK_BITS, capacity - capacity // LEAST_FREE)
+    taken = max(registers << TICK_BITS, (capacity * M[H_LEAST_TAKEN]) >> TICK_BITS)
+    taken = min(taken, capacity - capacity // LEAST_FREE)
+    if taken == 0 or (start + length) >> TICK_BITS == start >> TICK_BITS:
+        return
     span = queue + V_SPAN + 4 * (M[queue + V_SPAN_TAIL] & (QUEUED - 1))
     M[queue + V_SPAN_TAIL] += 1
     M[span], M[span + 1] = start >> TICK_BITS, (start + length) >> TICK_BITS

@@ -150,7 +150,10 @@ class WeftMma(UnitModel):
     def _port_use(self, entry: Entry, length: int) -> Accumulators:
         """Return what the accumulators take of the ports while the instruction runs for `length` ticks."""
         capacity = length * self.machine.register_banks * self.machine.register_reads_per_bank_per_cycle
-        wanted = len(self._accumulators(entry)) * TICKS_PER_CYCLE
+        if entry.instruction.op == "WMMA.TM":
+            return Accumulators(0, capacity)
+        share = round(self.machine.tensor_port_share * TICKS_PER_CYCLE)
+        wanted = max(len(self._accumulators(entry)) * TICKS_PER_CYCLE, capacity * share // TICKS_PER_CYCLE)
         return Accumulators(min(wanted, capacity - capacity // LEFT_OF_PORTS), capacity)
 
     def _shared_bytes(self, instruction: Instruction, members: int) -> int:
