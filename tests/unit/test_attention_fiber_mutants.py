@@ -11,11 +11,11 @@ from heddle.errors import UserError
 from heddle.passes.verify_channels import VerifyChannels
 from native_mutants import Mutant, killed_by, mutants
 
-TILES = dataclasses.replace(PROBLEM, seqlen_q=640, seqlen_kv=384, head_dim=64)
+TILES = dataclasses.replace(PROBLEM, seqlen_q=512, seqlen_kv=256, head_dim=64)
 POOLED = dataclasses.replace(CONFIG, pooled=2)
 QUICK = 80
 """In the quick test every so many of the mutants that the verifier has to reject."""
-REST = 10
+REST = 40
 """In the slow test every so many binds; all waits, arrivals and exchanges."""
 
 

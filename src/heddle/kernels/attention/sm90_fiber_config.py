@@ -47,7 +47,7 @@ class FiberConfig(AttentionConfig):
 
 def softmax_window(problem: AttentionProblem, block: int) -> int:
     """Window of a block's softmax wefts: with wide heads the other one is full of scores and an output."""
-    return 1 if problem.head_dim >= WIDE_HEAD_DIM else block
+    return 1 if problem.head_dim >= WIDE_HEAD_DIM else block % 2
 
 
 def values_window(problem: AttentionProblem, block: int) -> int:

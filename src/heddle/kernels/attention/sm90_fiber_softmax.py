@@ -54,10 +54,11 @@ class Softmax:
         self._maximum(item, masked_col)
         if not first:
             self._give_factor()
-        self.weights.begin_write()
         waiting: int | None = None
         for col in range(0, self.config.tile_n, CHUNK):
             self._exponentiate(item, masked_col, col)
+            if waiting == 0:
+                self.weights.begin_write()
             if waiting is not None:
                 self._finish(waiting)
             waiting = col
