@@ -16,7 +16,7 @@ from heddle.metrics.provenance import machine_hash
 from heddle.study import store
 from heddle.study.choose import Choice, choose, shortlist
 from heddle.study.clock import AtClock, settle
-from heddle.study.rank import FULL_TURNS, check_turns, loop_turns
+from heddle.study.rank import FULL_TURNS, FULL_TURNS_FIBER, check_turns, loop_turns
 from heddle.study.requests import Request, request, request_of
 from heddle.study.tiles import pinned
 
@@ -71,7 +71,7 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
     turns = max(_turns(asked, [choice.config]), default=0)
     if asked.simulation == "representative":
         check_turns(asked.kernel, turns)
-    clock = asked.clock_mhz or _settled(asked, turns > FULL_TURNS)
+    clock = asked.clock_mhz or _settled(asked, turns > _full_turns(asked))
     row = _simulated(asked, choice.config, clock, profile=asked.profile)
     row["provenance"]["clock_source"] = asked.clock_source or "clock model"
     row["provenance"]["machine_hash"] = machine_hash(machine)
@@ -100,6 +100,11 @@ def _settled(asked: Request, costly: bool) -> float:
     return settle(asked.machine, at, rested=asked.rested, first_mhz=first)
 
 
+def _full_turns(asked: Request) -> int:
+    """Return the loop turns up to which a candidate is simulated in full."""
+    return FULL_TURNS_FIBER if asked.mode == "fiber" else FULL_TURNS
+
+
 def choice_clock(asked: Request) -> float:
     """Return the clock at which tiles are compared: the given one, else a fixed one, whatever the clock model says."""
     return asked.clock_mhz or asked.machine.tensor_peak_clock_mhz
@@ -114,7 +119,7 @@ def tile_choice(asked: Request, report: Progress) -> Choice:
     quick = dataclasses.replace(asked, simulation="representative", profile=False)
     turns = _turns(asked, tried)
     check_turns(asked.kernel, min(turns, default=0))
-    costly = len(tried) > 1 and max(turns, default=0) > FULL_TURNS
+    costly = len(tried) > 1 and max(turns, default=0) > _full_turns(asked)
     done = 0
 
     def cycles_of(config: Any) -> int:

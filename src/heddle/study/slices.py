@@ -25,6 +25,8 @@ from heddle.sim.result import SimResult
 
 SLICE_TURNS = 400_000
 """Loop turns of a slice."""
+FIBER_SLICE_TURNS = 40_000
+"""The same in mode fiber; where it is not known what an item costs, `LEAST_WAVES` are taken."""
 LEAST_WAVES = 4
 """Items of each cluster in a slice: half to settle, half to measure."""
 
@@ -90,9 +92,12 @@ def _own_items(plan: LaunchPlan) -> NDArray[np.int64]:
 def _extent(program: WarpProgram, plan: LaunchPlan) -> tuple[int, int]:
     """Return the waves of a slice and the most turns of an item in it."""
     longest = max(1, int(_item_turns(program).max()))
-    waves = max(LEAST_WAVES, SLICE_TURNS // (plan.clusters * longest) // 2 * 2)
+    budget = SLICE_TURNS
+    if program.mode == "fiber":
+        budget = FIBER_SLICE_TURNS if _counted(program) is not None else 0
+    waves = max(LEAST_WAVES, budget // (plan.clusters * longest) // 2 * 2)
     waves = min(waves, max(len(rows) for rows in plan.items))
-    return waves, min(longest, max(1, SLICE_TURNS // (plan.clusters * waves)))
+    return waves, min(longest, max(1, budget // (plan.clusters * waves)))
 
 
 def _state(program: WarpProgram, machine: Machine, l2_state: L2State) -> L2State:
