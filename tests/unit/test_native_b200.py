@@ -145,3 +145,14 @@ def test_a_configuration_that_does_not_fit_is_an_error() -> None:
     config = dataclasses.replace(candidates(ATTENTION, one_sm())[0], stages=3)
     with pytest.raises(UserError, match="stages must be 2 to 2"):
         build(ATTENTION, config, one_sm(), {})
+
+
+def test_columns_that_are_no_whole_group_are_an_error() -> None:
+    problem = dataclasses.replace(ONE_TILE, tile_n=48)
+    with pytest.raises(UserError, match="groups of 32 columns"):
+        gemm(problem)
+
+
+def test_a_depth_that_is_no_whole_number_of_rounds_is_an_error() -> None:
+    with pytest.raises(UserError, match="2 blocks of 64 at a time"):
+        dataclasses.replace(ONE_TILE, k=320).items()
