@@ -123,7 +123,7 @@ class RoleBody:
 
     Warps are numbered in the order of the roles; a role of warp groups must begin at a multiple of four. `window` (mode
     fiber): the half of a subpartition's registers that the role's wefts write, 0 or 1; `registers` are then those of
-    its own tiles and temporaries.
+    its own tiles and temporaries. `pace`: cycles from one instruction of a warp to its next, at least.
     """
 
     name: str
@@ -132,6 +132,7 @@ class RoleBody:
     body: tuple[Op, ...]
     leader_only: bool = False
     window: int = 0
+    pace: int = 1
     where: SourceLocation | None = None
 
 

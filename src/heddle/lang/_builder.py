@@ -80,16 +80,23 @@ class Builder(FiberOps):
         *,
         stages: int = 1,
         read_by: Literal["own", "all"] = "own",
+        wefts: tuple[int, int] = (SUBPARTITIONS, 1),
     ) -> PoolHandle:
         """Declare a tensor in shared vector registers, which every weft can read (mode fiber), as a ring of `stages`.
 
         Quarter q of its rows lies in subpartition q, where weft q of the role that produces it writes it. `read_by`:
         each weft of the role that reads it reads its own quarter, or "all": the four wefts each read all of it, as
-        second operand of products.
+        second operand of products. Such a tensor may be divided along its columns: `wefts` = (1, 4).
         """
         self._new(name, shape, dtype, stages)
         if read_by not in ("own", "all"):
             raise unknown_name("reader", read_by, ("own", "all"), caller())
+        if wefts not in ((SUBPARTITIONS, 1), *([(1, SUBPARTITIONS)] if read_by == "all" else [])):
+            raise UserError(
+                f"pool tensor {name!r} is divided among {wefts[0]} x {wefts[1]} wefts",
+                where=caller(),
+                hint=f"wefts=({SUBPARTITIONS}, 1), or (1, {SUBPARTITIONS}) where all subpartitions read it",
+            )
         handles = []
         for stage in range(stages):
             of_stage = name if stages == 1 else f"{name}_{stage}"
@@ -100,7 +107,7 @@ class Builder(FiberOps):
                 rows=shape[0],
                 cols=shape[1],
                 dtype=dtype,
-                warp_grid=(SUBPARTITIONS, 1),
+                warp_grid=wefts,
                 read_by=read_by,
             )
             self._declared.pool.append(declared)

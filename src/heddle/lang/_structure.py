@@ -16,6 +16,8 @@ from heddle.lang._where import caller
 
 IDLE = "idle_"
 """Begins the names of roles whose wefts end at once."""
+MOST_PACE = 15
+"""The largest stall count of an instruction."""
 IDLE_REGISTERS = 8
 """Of such a role, for what every weft computes at its entry."""
 
@@ -129,12 +131,21 @@ class Structure:
 
     @contextmanager
     def role(
-        self, name: str, *, registers: int, warps: int | None = None, leader_only: bool = False, window: int = 0
+        self,
+        name: str,
+        *,
+        registers: int,
+        warps: int | None = None,
+        leader_only: bool = False,
+        window: int = 0,
+        pace: int = 1,
     ) -> Iterator[None]:
         """Open the code of a role of `warps` warps with `registers` a thread; `leader_only`: in rank 0 of a cluster.
 
         In mode fiber `set_fiber_num` has given the role its wefts; `registers` are for its own tiles and temporaries,
-        and `window` (0 or 1) is the half of a subpartition's registers that its wefts write.
+        and `window` (0 or 1) is the half of a subpartition's registers that its wefts write. `pace`: a warp of the role
+        issues at most one instruction in so many cycles; a scheduler stays with the warp that issued last while it can,
+        so a role that has time leaves the issue slots to one that has none.
         """
         where = caller()
         self._check_left()
@@ -145,6 +156,8 @@ class Structure:
         count = self._count_of(name, warps, where)
         if count < 1 or registers < 1:
             raise UserError(f"role {name!r} needs warps and registers of 1 or more", where=where)
+        if not 1 <= pace <= MOST_PACE:
+            raise UserError(f"role {name!r} has pace {pace}; a stall count is 1 to {MOST_PACE} cycles", where=where)
         self._role = _Role(name, count)
         with self._body(f"role {name!r}", where) as body:
             if self._first_op is not None:
@@ -160,6 +173,7 @@ class Structure:
                 body=tuple(body.ops),
                 leader_only=leader_only,
                 window=window,
+                pace=pace,
                 where=where,
             )
         )

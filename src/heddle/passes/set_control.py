@@ -32,7 +32,7 @@ class SetControl:
 
 def _role(role: RoleDraft, machine: Machine) -> RoleDraft:
     hazards = Hazards(role.code, dict(role.registers), machine)
-    stalls = [1] * len(role.code)
+    stalls = [role.body.pace] * len(role.code)
     needs = hazards.solve(stalls, {})
     while _raise_stalls(role.code, stalls, needs):
         needs = hazards.solve(stalls, {})

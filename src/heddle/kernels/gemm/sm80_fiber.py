@@ -30,6 +30,12 @@ TEMPORARIES = 24
 """Registers of a weft that multiplies and stores, beside its sums."""
 
 
+def pool_registers(tile_m: int, tile_n: int) -> int:
+    """Return the registers of a subpartition that a tile takes: fragments of a block, sums, and what the roles need."""
+    fragments = (tile_m + tile_n) * TILE_K // 2 // (LANES * GROUP)
+    return fragments + tile_m * tile_n // (LANES * GROUP) + LOAD_REGISTERS + TEMPORARIES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiberGemm80:
     """C = A B^T with A [m, k] and B [n, k] of 16-bit elements, in tiles of `tile_m` x `tile_n`, on `fiber_threads`.

@@ -50,13 +50,15 @@ class Schedule:
     `lookahead`: how many instructions an instruction may overtake; `early_waits`: a wait for wgmma may move up once
     what depends on it is the longest way to the end of its block (False: it stays behind what stands before it);
     `least_gain`: a block keeps its order unless it becomes shorter by this part (a kernel's own order has reasons that
-    a model of one warp does not see).
+    a model of one warp does not see); `spread`: beside mma.sync in mode fiber arithmetic counts so many times, so that
+    it leaves issue slots and read ports to the products, which need all their ports at once, and to other wefts.
     """
 
     enabled: bool = True
     lookahead: int = 1024
     early_waits: bool = True
     least_gain: float = 0.1
+    spread: float = 4.0
 
     def run(self, program: DraftProgram, machine: Machine) -> DraftProgram:
         """Return the program with its blocks reordered; a role that could then not be allocated keeps its order."""
@@ -72,7 +74,8 @@ class Schedule:
         source_peaks = live.peaks()
         budget = min(role.body.registers, machine.max_registers_per_thread, RZ)
         budgets: Limits = {"vector": budget, "uniform": UNIFORM_REGISTERS, "predicate": PREDICATES}
-        blocks = [_block(role, program, ends, live, settled, machine) for ends in regions(role.code)]
+        spread = self.spread if program.tile.mode == "fiber" else 1.0
+        blocks = [_block(role, program, ends, live, settled, machine, spread) for ends in regions(role.code)]
         for share in SHARES:
             limits = {file: _between(source_peaks[file], most, share) for file, most in budgets.items()}
             code = tuple(draft for block in blocks for draft in self._best(block, limits))
@@ -99,13 +102,15 @@ def _block(
     live: Liveness,
     settled: Mapping[int, Elements],
     machine: Machine,
+    spread: float,
 ) -> _Block:
     start, end = ends
     code = role.code[start:end]
     if len(code) < SHORTEST or any(draft.op in KEPT for draft in code):
         return _Block(code)
     here = {i - start: registers for i, registers in settled.items() if start <= i < end}
-    graph = dependences(code, program.effects, here, role.body.warps, machine)
+    beside = any(draft.op == "HMMA" for draft in code)
+    graph = dependences(code, program.effects, here, role.body.warps, machine, spread if beside else 1.0)
     pressure = Pressure.of(role.code, live, start, end)
     return _Block(code, graph, pressure, tuple(distances(graph)), in_order(graph))
 

@@ -91,9 +91,13 @@ def dependences(
     settled: Mapping[int, Elements],
     warps: int,
     machine: Machine,
+    spread: float = 1.0,
 ) -> Graph:
-    """The dependence graph of a block of a role of `warps`; `settled`: see `matrix_groups`, by index in the block."""
-    timings = [occupancy(draft.row, warps, machine) for draft in block]
+    """The dependence graph of a block of a role of `warps`; `settled`: see `matrix_groups`, by index in the block.
+
+    `spread`: how many times longer arithmetic takes its pipe than it does alone, so that it is not crowded.
+    """
+    timings = [occupancy(draft.row, warps, machine, spread) for draft in block]
     held = [_held_cycles(draft, timing) for draft, timing in zip(block, timings, strict=True)]
     builder = _Builder(timings, held, [{} for _ in block], [{} for _ in block])
     last_ordered: int | None = None

@@ -9,11 +9,12 @@ from heddle.ir.warp import Instruction
 from heddle.machine.spec import Machine, OpTiming
 
 
-def occupancy(row: Instruction, warps: int, machine: Machine) -> OpTiming:
+def occupancy(row: Instruction, warps: int, machine: Machine, spread: float = 1.0) -> OpTiming:
     """Timing of an instruction that the `warps` of a role run at about the same time.
 
     A pipe of a subpartition is the warp's own; the SM's load/store unit is shared with the warps of the others. An
-    asynchronous matrix instruction counts with its time in the matrix unit: what feeds the unit goes first.
+    asynchronous matrix instruction counts with its time in the matrix unit: what feeds the unit goes first. Arithmetic
+    of fixed latency counts `spread` times.
     """
     timing = machine.op_timing(row.op, form=row.form, dtype=row.dtype, shape=row.shape)
     unit, cycles = OPCODES[row.op].unit, timing.initiation_cycles
@@ -23,6 +24,8 @@ def occupancy(row: Instruction, warps: int, machine: Machine) -> OpTiming:
         m, n, k = row.shape
         rate = machine.tensor_flops_per_cycle * machine.tensor_rate_scale[row.dtype] * row.ctas
         cycles = max(cycles, 2 * m * n * k / rate)
+    elif unit is Unit.FIXED:
+        cycles *= spread
     return replace(timing, initiation_cycles=cycles)
 
 

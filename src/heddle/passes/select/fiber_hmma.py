@@ -1,9 +1,10 @@
 """Ampere in mode fiber: mma.sync with both operands in vector registers, B in those of any subpartition.
 
 A tensor that all subpartitions read lies where it was loaded: weft q of the loading role has rows [q R, (q + 1) R),
-R a quarter of the rows, as atoms of 16 x 16 elements, four registers each, in its own subpartition. ldmatrix gives each
-half of an atom, 8 columns of the product, in two neighbouring registers: halves of rows, or of columns where the rows
-are summed over. So element (r, c) is in subpartition r div R, in atom ((r mod R) div 16, c div 16).
+R a quarter of the rows, or such columns, as atoms of 16 x 16 elements, four registers each, in its own subpartition.
+ldmatrix gives each half of an atom, 8 columns of the product, in two neighbouring registers: halves of rows, or of
+columns where the rows are summed over. So element (r, c) is in subpartition r div R, in atom ((r mod R) div 16, c div
+16), and accordingly for columns.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import CpAsync, LoadShared, Mma, PoolRef, SetBusyBit
+from heddle.ir.tile_walk import Place, walk_body
 from heddle.ir.warp import Access, DataObject, Instruction
 from heddle.ir.warp_fiber import SUBPARTITIONS
 from heddle.passes.draft import BUSY_BIT, ZERO, Draft, Operand, whole
@@ -31,8 +33,43 @@ NOTHING = whole(ZERO)
 
 
 def lower_cp_async(writer: RoleWriter, op: CpAsync) -> None:
-    """Each weft copies the rows that it will load itself, so that no barrier is needed between copy and load."""
-    sm_80.lower_cp_async(writer, op, own_rows=True)
+    """Each weft copies what it will load itself, so that no barrier is needed between copy and load."""
+    grids = {
+        writer.layout(load.dst).tile.warp_grid
+        for load, _ in walk_body(writer.role.body, Place(writer.role))
+        if isinstance(load, LoadShared) and load.src.tile == op.dst.tile
+    }
+    if len(grids) > 1:
+        raise UserError(
+            f"role {writer.role.name} loads {op.dst.tile} in parts of its rows and in parts of its columns",
+            where=writer.where,
+            hint="its copies are divided as its loads are: use two shared tiles",
+        )
+    grid = next(iter(grids), (writer.role.warps, 1))
+
+    def piece(box: Access, elements: int, index: int, warps: int) -> Access:
+        return _piece(box, elements, index, grid)
+
+    sm_80.lower_cp_async(writer, op, piece)
+
+
+def _piece(box: Access, elements: int, index: int, grid: tuple[int, int]) -> Access:
+    """The elements of one LDGSTS of each weft, whose part is a block of the box: rows of it, or parts of rows."""
+    rows, cols = box.rows // grid[0], box.cols // grid[1]
+    if box.rows % grid[0] or box.cols % grid[1] or (cols % elements and elements % cols):
+        raise UserError(f"a copy of {box.rows} x {box.cols} elements does not divide among {grid[0]} x {grid[1]} wefts")
+    across, height = max(1, cols // elements), max(1, elements // cols)  # pieces of a row, rows of a piece
+    row, col = divmod(index, across)
+    return replace(
+        box,
+        row=box.row + row * height,
+        col=box.col + col * elements,
+        rows=height,
+        cols=min(cols, elements),
+        rank_row=rows,
+        rank_col=cols if grid[1] > 1 else 0,
+        rank_cols=grid[1],
+    )
 
 
 def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
@@ -46,8 +83,9 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
     for row in range(0, layout.rows, ATOM):
         for col in range(0, layout.cols, ATOM):
             address = writer.scalar("LOP3", base, name="address") if row or col else base  # the swizzle
-            read = replace(box, row=box.row + row, col=box.col + col, rows=ATOM, cols=ATOM, rank_row=layout.rows)
-            written = replace(place, row=place.row + row, col=col, rows=ATOM, cols=ATOM)
+            written = replace(place, row=place.row + row, col=place.col + col, rows=ATOM, cols=ATOM)
+            read = replace(written, object=box.object, ring=box.ring, stage_offset=box.stage_offset)
+            read = replace(read, row=box.row + row, col=box.col + col)
             effect = writer.effect("copy", [read], [written])
             atom = _atom(writer, op.dst, row // ATOM, col // ATOM)
             writer.emit("LDSM", atom, (address,), bytes=ATOM_BYTES, effect=effect)
@@ -85,11 +123,13 @@ class _Product:
 
     def columns(self) -> list[int]:
         """Blocks of 8 columns in an order in which neighbours lie in different subpartitions, where they can."""
-        count = self.op.columns // COLS
-        if self.op.b_transposed:
+        count, quarter = self.op.columns // COLS, self.op.columns // COLS // SUBPARTITIONS
+        if self._first_place(0) == self._first_place(quarter):  # B is divided along what is summed over
             return list(range(count))
-        quarter = count // SUBPARTITIONS
         return [place * quarter + index for index in range(quarter) for place in range(SUBPARTITIONS)]
+
+    def _first_place(self, col: int) -> int | None:
+        return self._second(0, col).place
 
     def order(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield (step, row, column, chain) of each product: which of the sums that grow side by side it adds to."""
@@ -135,7 +175,9 @@ class _Product:
     def _second(self, step: int, col: int) -> Operand:
         """Two registers of an atom of B, in the subpartition where it was loaded."""
         row, column = (step, col // 2) if self.op.b_transposed else (col // 2, step)
-        place, row = divmod(row, self.b.rows // ATOM)
+        place_row, row = divmod(row, self.b.rows // ATOM)
+        place_col, column = divmod(column, self.b.cols // ATOM)
+        place = place_row + place_col  # one of them is zero: the tensor is divided along rows or columns
         atom = _atom(self.writer, self.b.tile.name, row, column)
         return replace(atom, offset=atom.offset + col % 2 * (ATOM_REGISTERS // 2), count=2, place=place)
 

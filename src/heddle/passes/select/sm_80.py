@@ -22,10 +22,14 @@ FRAGMENT_SETS = 2  # double buffering
 MATRIX_ROWS = 16  # rows (m or n) that one LDSM.x4 covers at one k-step
 
 
-def lower_cp_async(writer: RoleWriter, op: CpAsync, own_rows: bool = False) -> None:
+Piece = Callable[[Access, int, int, int], Access]
+"""Of a box: the part that each warp takes with its LDGSTS number `index`; (box, elements, index, warps)."""
+
+
+def lower_cp_async(writer: RoleWriter, op: CpAsync, own_piece: Piece | None = None) -> None:
     """LDGSTS by all warps of the role; each takes a 64-bit pointer and a shared address, under a bounds predicate.
 
-    The warps take turns, or with `own_rows` each copies a block of neighbouring rows.
+    The warps take turns, or `own_piece` says what each copies of its own part.
     """
     tile = writer.shared_tile(op.dst.tile)
     size = dtype_bytes(tile.dtype)
@@ -42,7 +46,7 @@ def lower_cp_async(writer: RoleWriter, op: CpAsync, own_rows: bool = False) -> N
     shared = writer.kept(f"{op.dst.tile}.copy_address", file="vector", op="IMAD")
     inside = writer.scalar("ISETP", name="inside")
     count, here = total // access_bytes, pointer
-    piece, step, stride = (_own_piece, 1, count // warps) if own_rows else (_piece, warps, 1)
+    piece, step, stride = (own_piece, 1, count // warps) if own_piece else (_piece, warps, 1)
     for index in range(count // warps):
         here = here if index == 0 else _next_pointer(writer, here)
         address = writer.scalar("IADD3", shared, *([writer.stage(op.dst.ring)] if op.dst.ring else []), name="copy")
@@ -96,23 +100,6 @@ def _piece(box: Access, elements: int, index: int, warps: int) -> Access:
             rank_cols=warps,
         )
     raise UserError(f"rows of {box.cols} elements do not divide among {warps} warps of a cooperative copy")
-
-
-def _own_piece(box: Access, elements: int, index: int, warps: int) -> Access:
-    """The elements of one LDGSTS where each warp copies a block of neighbouring rows."""
-    if box.rows % warps or (box.cols % elements and elements % box.cols):
-        raise UserError(f"{box.rows} rows of {box.cols} elements do not divide among {warps} wefts that copy")
-    across = max(1, box.cols // elements)  # pieces of a row
-    row, col = divmod(index, across)
-    rows = max(1, elements // box.cols)
-    return replace(
-        box,
-        row=box.row + row * rows,
-        col=box.col + col * elements,
-        rows=rows,
-        cols=min(box.cols, elements),
-        rank_row=box.rows // warps,
-    )
 
 
 @dataclass(frozen=True, slots=True)

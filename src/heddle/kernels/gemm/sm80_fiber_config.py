@@ -1,0 +1,117 @@
+"""Configurations of the FIBER-native GEMM of A100: which are worth trying, and what they must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from heddle.errors import UserError
+from heddle.ir.tile import TileProgram
+from heddle.kernels._native import NativeKernel, ProgramParams
+from heddle.kernels._parameters import TileParameter
+from heddle.kernels.gemm.check import check_problem
+from heddle.kernels.gemm.shape import GemmProblem
+from heddle.kernels.gemm.sm80_fiber import TILE_K, FiberGemm80, gemm_sm80_fiber, pool_registers
+from heddle.machine.spec import Machine
+
+DTYPES = ("fp16", "bf16")
+TILES = ((128, 128), (128, 64), (64, 128), (64, 64))
+ROWS = 64
+"""Multiple of rows of a tile: 16 for each of four wefts."""
+COLUMNS = 64
+"""Multiple of columns of a tile: each of four wefts loads 16 of them as fragments."""
+MAX_STAGES = 5
+MAX_THREADS = 2
+USABLE_REGISTERS = 252
+"""Registers of a window that aligned quads can use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiberGemm80Config:
+    """Tiles of `tile_m` x `tile_n`; `stages` in shared memory; `fiber_threads` on an SM."""
+
+    tile_m: int
+    tile_n: int
+    stages: int
+    fiber_threads: int = 1
+
+    def label(self) -> str:
+        """Return a short name, as in `fiber 128x128 s4 t2`."""
+        return f"fiber {self.tile_m}x{self.tile_n} s{self.stages} t{self.fiber_threads}"
+
+
+TILE = (
+    TileParameter("tile_m", int, "rows of C that a FIBER-thread makes", "multiples of 64"),
+    TileParameter("tile_n", int, "columns of C that a FIBER-thread makes", "multiples of 64"),
+    TileParameter("stages", int, "slices of A and B in flight", "2 or more, as shared memory holds"),
+    TileParameter("fiber_threads", int, "FIBER-threads on an SM", "1 or 2, as registers and shared memory hold"),
+)
+"""What the fields of `FiberGemm80Config` may be, for people."""
+
+
+def candidates(problem: GemmProblem, machine: Machine) -> list[FiberGemm80Config]:
+    """Return configurations that fit shared memory, largest tiles first. Raises UserError for what cannot be run."""
+    _check_problem(problem, machine)
+    return list(_candidates(problem, machine))
+
+
+def build(problem: GemmProblem, config: FiberGemm80Config, machine: Machine, params: ProgramParams) -> TileProgram:
+    """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
+    _check_problem(problem, machine)
+    _check_config(problem, config, machine)
+    return gemm_sm80_fiber.build(
+        "sm_80",
+        FiberGemm80(
+            m=problem.m,
+            n=problem.n,
+            k=problem.k,
+            dtype=problem.dtype,
+            tile_m=config.tile_m,
+            tile_n=config.tile_n,
+            stages=config.stages,
+            fiber_threads=machine.sms * config.fiber_threads,
+        ),
+        params=params,
+    )
+
+
+def _candidates(problem: GemmProblem, machine: Machine) -> Iterator[FiberGemm80Config]:
+    for tile_m, tile_n in TILES:
+        fits = (tile_m < 2 * problem.m or tile_m == ROWS) and (tile_n < 2 * problem.n or tile_n == COLUMNS)
+        for threads in range(MAX_THREADS, 0, -1):
+            stages = min(MAX_STAGES, _stages_that_fit(problem, tile_m, tile_n, threads, machine))
+            if fits and stages >= 2:
+                yield FiberGemm80Config(tile_m=tile_m, tile_n=tile_n, stages=stages, fiber_threads=threads)
+
+
+def _stages_that_fit(problem: GemmProblem, tile_m: int, tile_n: int, threads: int, machine: Machine) -> int:
+    of_thread = machine.shared_memory_bytes // threads - machine.shared_memory_reserved_bytes_per_cta
+    stage = (tile_m + tile_n) * TILE_K * problem.element_bytes
+    return min(of_thread, machine.shared_memory_bytes_per_cta) // stage
+
+
+def _check_problem(problem: GemmProblem, machine: Machine) -> None:
+    check_problem(problem, machine)
+    if problem.dtype not in DTYPES:
+        raise UserError(f"the FIBER-native gemm of sm_80 multiplies {', '.join(DTYPES)}; got {problem.dtype!r}")
+
+
+def _check_config(problem: GemmProblem, config: FiberGemm80Config, machine: Machine) -> None:
+    if config.tile_m % ROWS or config.tile_n % COLUMNS or min(config.tile_m, config.tile_n) < 1:
+        raise UserError(f"tile_m and tile_n are multiples of {ROWS}, {COLUMNS}; got {config.tile_m}, {config.tile_n}")
+    needed = pool_registers(config.tile_m, config.tile_n)
+    if needed > USABLE_REGISTERS:
+        raise UserError(
+            f"a tile of {config.tile_m} x {config.tile_n} needs {needed} registers of each subpartition; the wefts "
+            f"that multiply can write {USABLE_REGISTERS}",
+            hint="use a smaller tile",
+        )
+    if config.fiber_threads not in range(1, MAX_THREADS + 1):
+        raise UserError(f"fiber_threads must be 1 to {MAX_THREADS}, got {config.fiber_threads}")
+    most = _stages_that_fit(problem, config.tile_m, config.tile_n, config.fiber_threads, machine)
+    if not 2 <= config.stages <= most:
+        raise UserError(f"stages must be 2 to {most} for {config.label()}, as shared memory holds; got {config.stages}")
+
+
+SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE)
+"""The FIBER-native GEMM of A100."""
