@@ -13,7 +13,8 @@ from heddle.ir.warp import RZ, Instruction, WarpProgram
 from heddle.ir.warp_fiber import OWN, TENSOR
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_fiber_native import build, candidates
-from heddle.kernels.gemm.sm100_fiber import SLOTS
+from heddle.kernels.gemm.sm100_fiber import SLOTS, gemm_sm100_fiber
+from heddle.passes import compile_program
 from heddle.passes.verify_channels import VerifyChannels
 from native_b200 import (
     ATTENTION,
@@ -147,10 +148,11 @@ def test_a_configuration_that_does_not_fit_is_an_error() -> None:
         build(ATTENTION, config, one_sm(), {})
 
 
-def test_columns_that_are_no_whole_group_are_an_error() -> None:
-    problem = dataclasses.replace(ONE_TILE, tile_n=48)
-    with pytest.raises(UserError, match="groups of 32 columns"):
-        gemm(problem)
+def test_a_tile_of_tensor_memory_with_stages_is_an_error() -> None:
+    program = gemm_sm100_fiber.build("sm_100", ONE_TILE)
+    staged = tuple(dataclasses.replace(tile, stages=2) for tile in program.tensor_memory)
+    with pytest.raises(UserError, match="a tile has one place"):
+        compile_program(dataclasses.replace(program, tensor_memory=staged), one_sm())
 
 
 def test_a_depth_that_is_no_whole_number_of_rounds_is_an_error() -> None:
