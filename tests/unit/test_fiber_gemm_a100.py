@@ -17,6 +17,7 @@ from heddle.ir.warp_fiber import OWN, SUBPARTITIONS
 from heddle.kernels.gemm.sm80_fiber import FiberGemm80
 from heddle.lang import Builder, kernel
 from heddle.passes.verify_channels import VerifyChannels
+from heddle.study.rank import least_cycles
 
 ODD = FiberGemm80(m=72, n=136, k=104, tile_m=64, tile_n=128)
 
@@ -84,6 +85,10 @@ def test_the_program_survives_its_text() -> None:
 def test_one_weft_a_subpartition_keeps_the_tensor_core_busy() -> None:
     result = sim.simulate(compiled(FiberGemm80(m=128, n=128, k=2048)), one_sm(), mode="chip")
     assert result.tensor_busy_cycles / result.cycles > 0.8
+
+
+def test_the_least_time_of_its_products_is_that_of_the_tensor_cores() -> None:
+    assert least_cycles(tiles(), one_sm()) >= 2 * SMALL.m * SMALL.n * SMALL.k / one_sm().tensor_flops_per_cycle
 
 
 def build(read_by: str, second: bool) -> None:
