@@ -113,6 +113,17 @@ def test_no_matrix_instruction_takes_less_of_the_ports_than_wgmma_does(first: bo
     assert issued(beside, 0)[10:13] == [10, 13, 17]
 
 
+def test_the_unit_runs_empty_when_another_weft_has_its_turn() -> None:
+    """Wefts 0 and 4 share a subpartition; the scheduler prefers the younger one."""
+    code = {0: [wmma(), wmma()], 4: [wmma(acc=64)]}
+    first = 1 + PRODUCTS
+    assert tensor(run(code, wgmma_switch_cycles=64)) == [
+        (4, 1, first),
+        (0, first + 64, first + 64 + PRODUCTS),
+        (0, first + 64 + PRODUCTS, first + 64 + 2 * PRODUCTS),
+    ]
+
+
 def test_a_first_step_reads_no_accumulator() -> None:
     chip = run({0: [wmma(first=True), *nops(9), *READS]}, tensor_port_share=0.0)
     assert issued(chip, 0)[10:14] == [10, 11, 12, 13]

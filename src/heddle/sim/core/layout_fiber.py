@@ -101,6 +101,7 @@ V_DECIDED = 1
 V_FREE = 2  # ticks
 V_SPAN_HEAD = 3
 V_SPAN_TAIL = 4
+V_OWNER = 5  # weft of the last instruction that was decided
 V_OP = 8  # QUEUED addresses
 V_START = 40  # QUEUED, ticks
 V_SPAN = 72  # QUEUED * 4: first cycle, end, numerator, denominator of 1 / (1 - share)

@@ -72,6 +72,7 @@ from heddle.sim.core.layout_fiber import (
     V_DECIDED,
     V_FREE,
     V_OP,
+    V_OWNER,
     V_SPAN,
     V_SPAN_HEAD,
     V_SPAN_TAIL,
@@ -115,7 +116,8 @@ def relative_queue(M: State, F: State, at: int, queue: int, t: int) -> int:
     decided, count = M[queue + V_DECIDED], M[queue + V_COUNT]
     F[at] = count - decided
     F[at + 1] = max(M[queue + V_FREE] - now, 0)
-    at += 2
+    F[at + 2] = M[queue + V_OWNER]
+    at += 3
     for n in range(decided, count):
         F[at] = name_of(M, M[queue + V_OP + (n & (QUEUED - 1))])
         at += 1

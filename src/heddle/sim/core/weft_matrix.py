@@ -20,6 +20,7 @@ from heddle.sim.core.layout import (
     H_LOG,
     H_LOG_COUNT,
     H_SLACK,
+    H_SWITCH,
     L_STAGE,
     L_WORDS,
     LOG_COMPLETE,
@@ -74,6 +75,7 @@ from heddle.sim.core.layout_fiber import (
     V_DECIDED,
     V_FREE,
     V_OP,
+    V_OWNER,
     V_START,
     Y_COMPLETE,
     Y_FLAGS,
@@ -189,6 +191,7 @@ def decide(M: State, P: Program, L: State, op: int, members: int, t: int) -> Non
         each = M[members + i] if members != 0 else op
         queue = queue_of_sub(M, M[M[each + O_WARP] + W_SUB])
         ready = max(ready, max((M[each + O_ISSUED] + 1) << TICK_BITS, M[queue + V_FREE]))
+    ready += switch_ticks(M, op, members)
     most = most_reads(M, P, op, members)
     length = max(length, read_cycles(M, most) << TICK_BITS)
     add_backlog(M, M[warp + W_SM], ready, shared)
@@ -201,6 +204,17 @@ def decide(M: State, P: Program, L: State, op: int, members: int, t: int) -> Non
         M[members + i] = 0
     if members != 0:
         M[members - 3 * (M[op + O_GROUP] & (QUEUED - 1)) - G4_OP + G4_ISSUED] = 0
+
+
+def switch_ticks(M: State, op: int, members: int) -> int:
+    """Return how long the units run empty before another weft's operation, and make its wefts their owners."""
+    switched = False
+    for i in range(4 if members != 0 else 1):
+        warp = M[(M[members + i] if members != 0 else op) + O_WARP]
+        owner = queue_of_sub(M, M[warp + W_SUB]) + V_OWNER
+        switched = switched or (M[owner] != 0 and M[owner] != warp)
+        M[owner] = warp
+    return int(M[H_SWITCH]) if switched else 0
 
 
 def start_op(M: State, P: Program, L: State, op: int, start: int, length: int, t: int) -> None:

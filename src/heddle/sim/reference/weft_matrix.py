@@ -39,6 +39,7 @@ class WeftMatrixUnits:
         self.queues = MatrixQueues(machine.subpartitions, machine.matrix_queue_depth)
         self.free = [0] * machine.subpartitions  # ticks
         self.busy = 0  # ticks, over all subpartitions
+        self._owners: list[tuple[int, int] | None] = [None] * machine.subpartitions  # slot, weft
         self._spans: list[list[tuple[int, int, Accumulators]]] = [[] for _ in range(machine.subpartitions)]
 
     def occupy(self, place: int, start: int, length: int, accumulators: Accumulators) -> None:
@@ -47,6 +48,14 @@ class WeftMatrixUnits:
         self.busy += length
         if accumulators.reads:
             self._spans[place].append((floor_cycles(start), floor_cycles(start + length), accumulators))
+
+    def change_owners(self, entries: list[Entry]) -> bool:
+        """Tell whether one of the units has worked for another weft before, and note whom they work for now."""
+        before = [self._owners[entry.place] for entry in entries]
+        after = [(entry.warp.cta.slot, entry.warp.index) for entry in entries]
+        for entry, owner in zip(entries, after, strict=True):
+            self._owners[entry.place] = owner
+        return any(old not in (None, new) for old, new in zip(before, after, strict=True))
 
     def slowed_reads(self, place: int, cycles: int, cycle: int) -> int:
         """Return the ticks of so many cycles of reads at `cycle`."""
@@ -86,6 +95,8 @@ class WeftMma(UnitModel):
             shared.backlog - self.machine.shared_async_slack_cycles * TICKS_PER_CYCLE,
             self._ports_free(reads) - self.machine.operand_prefetch_steps * self._length(first, STEP_COLUMNS),
         )
+        if units.change_owners(entries):
+            start += self.machine.wgmma_switch_cycles * TICKS_PER_CYCLE
         shared_bytes = self._shared_bytes(first, len(entries))
         shared_length = shared.length(shared_bytes)
         length = max(self._length(first), shared_length, self._read_length(entries, reads))
