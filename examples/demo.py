@@ -1,57 +1,43 @@
-"""GEMM on three GPUs: simulated against published, and where the warp cycles go. `make demo` runs this.
+"""Attention on H100, today and with FIBER: measured, simulated, compared step by step. `make demo` runs this.
 
-The cases are those that Heddle ships, each with its public source. A second run answers from the result store.
+The measured case is one that Heddle ships, with its public source. A second run answers from the result store.
 """
 
 import sys
+from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from heddle.errors import HeddleError
-from heddle.metrics.render import percent, stall_table
+from heddle.report.comparison import report
+from heddle.study import runs
 from heddle.study.case_file import own_cases
+from heddle.study.compare import compare
 from heddle.study.validate import validate
 
-SHOWN = (
-    "bbg-011",  # A100, BitBLAS, 8192 x 8192 x 8192
-    "dg-bf16-035",  # H100, DeepGEMM, L2 flushed between runs
-    "w8-sq-009",  # H100, cuBLAS, warm loop
-    "tkb200-001",  # B200, ThunderKittens
-    "mamf-005",  # B200, cuBLAS
-)
-COLUMNS = ("GPU", "m x n x k", "measured by", "measured us", "simulated us", "error", "clock MHz", "tensor use", "tile")
+MEASURED = "flashgpu-fa3-b8-s4096-h16-d128-full"  # FlashAttention 3 at the sizes that are compared
+SHORT = {"batch": 2, "seqlen_q": 1024}  # a timeline of a few tiles is enough to see the overlap
+TIMELINE = Path("attention-h100-fiber.pftrace")
 
 
 def main() -> int:
-    """Print the table and the stall breakdown; return the exit code."""
-    wide = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    cases = [case for case in own_cases() if case.case_id in SHOWN]
-    Console(stderr=True).print(f"simulating {len(cases)} GEMMs, several tiles each; about a minute the first time ...")
-    found = validate(cases)
-    table = Table(*COLUMNS, title="GEMM, simulated against published", title_justify="left")
+    """Print the measured case, the comparison and the name of the timeline; return the exit code."""
+    wide = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 160)
+    note = Console(stderr=True)
+    note.print("simulating FlashAttention 3 on H100 and its FIBER form, step by step; a few minutes the first time ...")
+    found = validate([case for case in own_cases() if case.case_id == MEASURED])
     for outcome in found.outcomes:
-        case, row = outcome.case, outcome.row
-        table.add_row(
-            case.gpu,
-            " x ".join(str(case.sizes[name]) for name in "mnk"),
-            case.implementation,
-            f"{case.microseconds(case.measured):.1f}",
-            f"{outcome.simulated_us:.1f}",
-            f"{100 * outcome.error:+.1f} %",
-            f"{row['clock_mhz']:.0f}",
-            percent(row["tensor_utilization"]),
-            str(row["params"].get("config", "")),
+        measured = outcome.case.microseconds(outcome.case.measured)
+        wide.print(
+            f"{outcome.case.case_id}: measured {measured:.0f} us, simulated {outcome.simulated_us:.0f} us "
+            f"({100 * outcome.error:+.1f} %)\n"
         )
-    last_of_gpu = {outcome.case.gpu: outcome for outcome in found.outcomes}
-    for gpu, outcome in last_of_gpu.items():
-        wide.print(f"\n{gpu}, {outcome.case.case_id}")
-        wide.print(stall_table(outcome.row))
-    wide.print()
-    wide.print(table)
-    for absent in found.not_modelled:
-        wide.print(f"not modelled: {absent.case.case_id}: {absent.why}")
-    return 1 if found.not_modelled else 0
+    row = compare("attention", "h100", ablate=True)
+    asked = runs.request("attention", "h100", mode="fiber", clock_mhz=row["clock_mhz"], texts=SHORT)
+    slices = runs.write_timeline(asked, runs.run(asked), str(TIMELINE))
+    wide.print(report(row))
+    wide.print(f"timeline of {slices:,} slices: {TIMELINE} (open it at https://ui.perfetto.dev)")
+    return 0 if row["fiber"] else 1
 
 
 if __name__ == "__main__":
