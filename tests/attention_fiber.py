@@ -7,6 +7,7 @@ from typing import Any
 
 from fiber_kernels import one_sm
 from heddle import sim
+from heddle.interp import random_schedule
 from heddle.interp.check import CheckReport, check
 from heddle.ir.warp import WarpProgram
 from heddle.kernels.attention.raster import work_items
@@ -45,11 +46,18 @@ def compiled(problem: AttentionProblem = PROBLEM, config: FiberConfig = CONFIG) 
     return compile_program(program, machine_for(config))
 
 
-def checked(problem: AttentionProblem, config: FiberConfig = CONFIG, program: WarpProgram | None = None) -> CheckReport:
-    """Run with random inputs in the engine's order and compare with float64; `program`: instead of the kernel's."""
+def checked(
+    problem: AttentionProblem, config: FiberConfig = CONFIG, program: WarpProgram | None = None, seed: int = 0
+) -> CheckReport:
+    """Run with random inputs in the engine's order and compare with float64.
+
+    `program`: instead of the kernel's. `seed`: of a random schedule in place of the engine's order.
+    """
     program = program or compiled(problem, config)
     at = machine_for(config)
     result = sim.simulate(program, at, mode="chip", log="all", fast_forward=False)
+    if seed:
+        result.log = random_schedule(program, seed)
     arrays, expected = reference(problem, 0)
     names = {tensor.name for tensor in program.tensors}
     inputs = {name: array for name, array in arrays.items() if name in names}

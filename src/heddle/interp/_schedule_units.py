@@ -55,6 +55,10 @@ class Units:
         """Value of an attribute of the warp's item."""
         return int(self.program.work.items[warp.item, self.columns[name]])
 
+    def start(self, warp: RunningWarp, instruction: Instruction) -> Callable[[], None]:
+        """Count an operation on its dependence counters; returns what ends it."""
+        return self._start(warp, instruction, None)
+
     def _start(self, warp: RunningWarp, instruction: Instruction, groups: OpenGroups | None) -> Callable[[], None]:
         """Count an operation in its group and on its dependence counters; returns what ends it."""
         number = self.clock.number()

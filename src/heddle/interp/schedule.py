@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from heddle.errors import UserError
+from heddle.interp._schedule_bits import Bits
 from heddle.interp._schedule_clock import Clock
 from heddle.interp._schedule_state import RunningCluster, RunningWarp, new_cluster
 from heddle.interp._schedule_units import Units, acts
@@ -33,6 +34,7 @@ class _Schedule:
     def __init__(self, program: WarpProgram, seed: int, longest_delay: int) -> None:
         self.program, self.clock = program, Clock(seed, longest_delay)
         self.units = Units(program, self.clock)
+        self.bits = Bits(program, self.clock)
         self.opcodes = [OPCODES[i.op] for i in program.instructions]
         self.clusters: list[RunningCluster] = []
         self.handed_out = self.launched = 0
@@ -96,8 +98,10 @@ class _Schedule:
         instruction = self.program.instructions[warp.pc]
         if any(warp.pending[k] for k in instruction.control.wait):
             return False
+        if not acts(instruction, warp):
+            return True
         test = self.units.ready.get(self.opcodes[warp.pc].unit)
-        return test is None or not acts(instruction, warp) or test(warp, instruction)
+        return (test is None or test(warp, instruction)) and self.bits.may_issue(warp, instruction)
 
     def _issue(self, warp: RunningWarp) -> None:
         pc, instruction, unit = warp.pc, self.program.instructions[warp.pc], self.opcodes[warp.pc].unit
@@ -106,6 +110,8 @@ class _Schedule:
         self._step(warp, instruction, unit)
         if active and (action := self.units.act.get(unit)) is not None:
             action(warp, instruction)
+        if active:
+            self.bits.issue(warp, pc, lambda: self.units.start(warp, instruction))
         for ring in instruction.advance:
             warp.stages[ring] += 1
             if warp.stages[ring] == self.units.depths[ring]:
