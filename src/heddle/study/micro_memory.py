@@ -146,13 +146,14 @@ def _bulk_loop(stages: int, bytes_: int, count: int, arithmetic: bool) -> list[I
 
 
 def _bulk_setup(sms: int, stages: int, bytes_: int, count: int, step: int = 1) -> Setup:
-    blocks = (stages + count) * step
+    """Return a set-up in which the SMs take the blocks of a tensor in turn; `step`: of them, one in so many."""
+    blocks = sms * (stages + count) * step
     return Setup(
         rings=(Ring(name="fill", depth=stages), Ring(name="use", depth=stages)),
         barriers=(Barrier(name="full", count=stages, arrivals=1),),
-        tensors=(_tensor("x", sms * blocks * bytes_),),
-        streams=(_stream("x", "load", sms * blocks, bytes_, base="base", step=step),),
-        items=[[sm * blocks] for sm in range(sms)],
+        tensors=(_tensor("x", blocks * bytes_),),
+        streams=(_stream("x", "load", blocks, bytes_, base="base", step=sms * step),),
+        items=[[sm * step] for sm in range(sms)],
         shared_memory_bytes=stages * bytes_ + 1024,
     )
 
@@ -184,10 +185,13 @@ def bulk_latency(condition: Condition, bytes: int, memory: Literal["l2", "dram"]
     return bulk_step(condition, bytes, 1, memory, sms=1, step=step, arithmetic=False)
 
 
-def bulk_bandwidth(condition: Condition, bytes: int, stages: int = 1, memory: Literal["l2", "dram"] = "dram") -> float:
-    """GB/s of the chip when every SM keeps `stages` bulk copies of `bytes` in flight."""
-    step = bulk_step(condition, bytes, stages, memory)
-    return bytes * condition.machine.sms / step * condition.clock_mhz * 1e6 / 1e9
+def bulk_bandwidth(
+    condition: Condition, bytes: int, stages: int = 1, ctas: int = 1, memory: Literal["l2", "dram"] = "dram"
+) -> float:
+    """GB/s of the chip when each of `ctas` CTAs of every SM keeps `stages` bulk copies of `bytes` in flight."""
+    all_ctas = ctas * condition.machine.sms
+    step = bulk_step(condition, bytes, stages, memory, sms=all_ctas)
+    return bytes * all_ctas / step * condition.clock_mhz * 1e6 / 1e9
 
 
 def bulk_burst(condition: Condition, bytes: int, copies: int, ctas: int, memory: Literal["l2", "dram"]) -> float:

@@ -10,11 +10,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from heddle.ir.warp import Control, Instruction, Register, Stream, StreamRef, Tensor
+from heddle.machine import Machine
 from heddle.study.micro_build import Condition, Setup, cycles, registers, waiting
 
 LANES = 32
 ELEMENT = 8  # bytes: double
 _LOADS_STORES = {"init": (0, 1), "read": (1, 0), "scale": (1, 1), "triad": (3, 1)}
+UNITS = 64  # of every channel, written between the two lengths of a run,
+MOST_ROUNDS = 96  # but no more CTAs a slot than these
 SMALL_L2 = 4 << 20  # bytes: written data leave L2 within the run, as they do in the measured gigabyte
 
 
@@ -67,9 +70,19 @@ def _blocks(item: int, arrays: int, span: int) -> list[int]:
     return [item ^ ((item // (span << (array + 1)) & 1) * span) for array in range(arrays)]
 
 
-def stream_bandwidth(
-    condition: Condition, kernel: str, threads: int, ctas: int, rounds: tuple[int, int] = (6, 18)
-) -> float:
+def _rounds(machine: Machine, moved: int, written: int) -> tuple[int, int]:
+    """Return two lengths of a run, in CTAs of every slot; time grows by the difference.
+
+    `moved`, `written`: bytes a round. A kernel that writes fills L2 first, or nothing of it would reach DRAM, and goes
+    on until every channel has written many units.
+    """
+    if written == 0:
+        return 6, 30
+    fill = max(6, -(-2 * SMALL_L2 // moved))
+    return fill, fill + min(MOST_ROUNDS, UNITS * machine.dram_channels * machine.dram_interleave_bytes // written)
+
+
+def stream_bandwidth(condition: Condition, kernel: str, threads: int, ctas: int) -> float:
     """GB/s of a kernel (init, read, scale, triad) with `ctas` CTAs of `threads` threads resident on each SM."""
     machine = condition.machine
     loads, stores = _LOADS_STORES[kernel]
@@ -77,7 +90,9 @@ def stream_bandwidth(
     small = machine.replace(l2_bytes=SMALL_L2, max_ctas_per_sm=ctas)
     run = dataclasses.replace(condition, machine=small, mode="chip", l2_state="cold")
     span = max(1, machine.dram_interleave_bytes // block)
-    blocks = -(-machine.sms * ctas * max(rounds) // (2 * span)) * 2 * span
+    row = block * machine.sms * ctas
+    short, long = _rounds(machine, (loads + stores) * row, stores * row)
+    blocks = -(-machine.sms * ctas * long // (2 * span)) * 2 * span
     names = [*(f"load{i}" for i in range(loads)), *(["store"] if stores else [])]
 
     def timed(count: int) -> int:
@@ -99,7 +114,6 @@ def stream_bandwidth(
         )  # fmt: skip
         return cycles(run, _body(condition, loads, stores, warps), setup)
 
-    short, long = rounds
     step = (timed(long) - timed(short)) / (long - short)
     return (loads + stores) * block * machine.sms * ctas / step * condition.clock_mhz * 1e6 / 1e9
 
