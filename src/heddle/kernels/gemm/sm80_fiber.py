@@ -26,6 +26,8 @@ TILE_K = STEPS * STEP_K
 """Columns of a block of A and B in shared memory."""
 LOAD_REGISTERS = 32
 """Addresses and counters of a weft that copies and loads."""
+LOAD_PACE = 5
+"""Least cycles between instructions of a weft that loads: it has time, and mma.sync comes every 8 cycles."""
 TEMPORARIES = 24
 """Registers of a weft that multiplies and stores, beside its sums."""
 
@@ -130,7 +132,7 @@ def gemm_sm80_fiber(k: Builder, p: FiberGemm80) -> None:
     with k.role("begin", registers=TEMPORARIES):  # the weft that a FIBER-thread starts with
         pass
 
-    with k.role("load", registers=LOAD_REGISTERS):
+    with k.role("load", registers=LOAD_REGISTERS, pace=LOAD_PACE):
         for item in k.work():
             roles.load(item)
 
