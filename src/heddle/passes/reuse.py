@@ -41,6 +41,7 @@ def _mark(first: Draft, second: Draft, role: RoleDraft) -> Draft:
         slot
         for slot, (a, b) in enumerate(zip(ours, theirs, strict=False))
         if a.count == b.count == 1
+        and a.value.file == b.value.file == "vector"
         and role.registers[a.value.id] + a.offset == role.registers[b.value.id] + b.offset
         and (a.value.id, a.offset) not in written
     }
