@@ -31,7 +31,7 @@ from native_b200 import (
 from native_mutants import mutants
 
 ONE_TILE = dataclasses.replace(GEMM, m=128, n=64)
-LONG = dataclasses.replace(ATTENTION, seqlen_q=256, seqlen_kv=1024)
+LONG = dataclasses.replace(ATTENTION, seqlen_q=256, seqlen_kv=640)
 QUICK = 40
 """Every so many of the mutants."""
 STEP_CYCLES = 2048
