@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 from random_fiber import cuda_native, random_fiber_case
 from random_programs import random_case
@@ -13,9 +14,10 @@ from test_event_logs_agree import events
 
 from agreement import differences, report
 from heddle.errors import UserError
-from heddle.ir.warp import WarpProgram
+from heddle.ir.warp import Instruction, WarpProgram
 from heddle.machine import Machine
 from heddle.sim import simulate
+from heddle.sim.launch import plan_launch
 from heddle.sim.reference import simulate_reference
 
 SAMPLE = range(40)
@@ -70,6 +72,44 @@ def test_logs_hold_the_same_events(seed: int) -> None:
     got = events(simulate(program, machine, log="all", **options).log)
     assert not expected - got, f"missing on random_fiber_case({seed}): {sorted(expected - got)[:5]}"
     assert not got - expected, f"too many on random_fiber_case({seed}): {sorted(got - expected)[:5]}"
+
+
+def side_by_side(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:
+    """Return a random program of four work items on one SM that holds as many FIBER-threads as its registers allow."""
+    program, machine, options = random_fiber_case(seed)
+    items = np.zeros((4, 1), dtype=np.int64)
+    work = dataclasses.replace(program.work, items=items, grid=2)
+    return dataclasses.replace(program, work=work), dataclasses.replace(machine, sms=1, max_ctas_per_sm=2), options
+
+
+SIDE_BY_SIDE = [seed for seed in range(40) if random_fiber_case(seed)[0].fiber.registers <= 256]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("seed", SIDE_BY_SIDE[:10])
+def test_engines_agree_on_two_fiber_threads_of_an_sm(seed: int) -> None:
+    program, machine, options = side_by_side(seed)
+    assert plan_launch(program, machine).clusters == 2
+    lines = differences(simulate_reference(program, machine, **options), simulate(program, machine, **options))
+    assert not lines, report(seed, program, options, lines)
+
+
+def without_bits(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:
+    """Return a random program for a machine with fine_scheduling off: no binds, no bits, no products of wefts."""
+    program, machine, options = random_fiber_case(seed)
+    gone = ("DEPBAR.BIND", "DEPBAR.BIT", "WMMA", "WMMA.TM")
+    plain = tuple(Instruction(op="NOP") if i.op in gone else i for i in program.instructions)
+    return (
+        dataclasses.replace(program, instructions=plain),
+        dataclasses.replace(machine, fine_scheduling=False),
+        options,
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_engines_agree_without_fine_scheduling(seed: int) -> None:
+    program, machine, options = without_bits(seed)
+    lines = differences(simulate_reference(program, machine, **options), simulate(program, machine, **options))
+    assert not lines, report(seed, program, options, lines)
 
 
 def native_case(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:

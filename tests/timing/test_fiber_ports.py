@@ -8,6 +8,7 @@ import pytest
 
 from engine_builder import R, op
 from fiber_builder import at, fiber_machine, fiber_program, issued, nops, run_fiber, states
+from heddle.errors import UserError
 from heddle.ir.warp import Instruction, Register
 from heddle.sim.result import Stall
 
@@ -95,6 +96,21 @@ def test_a_remote_read_finds_the_port_taken_by_a_local_one() -> None:
 def test_own_registers_by_absolute_address_go_through_the_arbiter() -> None:
     code = {0: [x(at(16, 2))], 2: [x(at(18))]}
     assert issued(run_fiber(fiber_program(code)), 2)[0] == 1
+
+
+def test_with_the_scope_of_a_subpartition_own_registers_are_read_as_before() -> None:
+    code = {0: [x(at(16), at(18))], 4: [x(at(20))], 2: [x(at(18))]}
+    wide, tight = (
+        run_fiber(fiber_program(code), fiber_machine(sharing_scope=scope)) for scope in ("sm", "subpartition")
+    )
+    assert [issued(tight, weft) for weft in code] == [issued(wide, weft) for weft in code]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_with_the_scope_of_a_subpartition_a_named_one_is_refused(place: int) -> None:
+    """Even if it is the weft's own: the name would be another subpartition's for another weft of the role."""
+    with pytest.raises(UserError, match="sharing_scope"):
+        run_fiber(fiber_program({0: [x(at(16, place))]}), fiber_machine(sharing_scope="subpartition"))
 
 
 def test_a_base_moves_the_register_that_an_index_names() -> None:

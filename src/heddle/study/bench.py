@@ -18,6 +18,7 @@ from heddle.ir.warp import WarpProgram
 from heddle.machine import Machine, machine
 from heddle.sim import Sim
 from heddle.sim.memory_system import Mode
+from heddle.study.bench_fiber import weave
 from heddle.study.bench_programs import fan
 from heddle.study.pool import Progress
 
@@ -26,18 +27,20 @@ GPUS = ("a100", "h100", "b200")
 
 
 def bench(repeats: int = 5, *, progress: Progress | None = None) -> dict[str, Any]:
-    """Return the speed of the engine on `fan` and on GEMM, and of the compiler on GEMM, on every generation."""
+    """Return the speed of the engine on `fan`, on `weave` (all of FIBER) and on GEMM, and of the compiler on GEMM."""
     report = progress or (lambda done, total, what: None)
-    total = 1 + 2 * len(GPUS)
+    total = 2 + 2 * len(GPUS)
     report(0, total, "fan")
     # without port contention `fan` issues 2.3 instructions a cycle: the speed of issuing, not of waiting
     engine = [_engine("fan", fan(), machine("h100").replace(tensor_port_share=0.0), "sm", repeats)]
+    report(1, total, "weave")
+    engine.append(_engine("weave", weave(), machine("h100+fiber"), "sm", repeats))
     compiler = []
     for index, gpu in enumerate(GPUS):
-        report(1 + 2 * index, total, f"compiler, {gpu}")
+        report(2 + 2 * index, total, f"compiler, {gpu}")
         program, cpu_s = _compiled(gpu, repeats)
         compiler.append({"name": f"gemm {gpu}", "cpu_s": cpu_s, "instructions": len(program.instructions)})
-        report(2 + 2 * index, total, f"gemm, {gpu}")
+        report(3 + 2 * index, total, f"gemm, {gpu}")
         engine.append(_engine(f"gemm {gpu}", program, machine(gpu), "representative", repeats))
     for row in engine:
         row["ratio"] = row["instructions_per_s"] / engine[0]["instructions_per_s"]

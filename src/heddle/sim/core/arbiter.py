@@ -17,6 +17,7 @@ from heddle.sim.core.layout import (
     S_QUARTERS,
     SUBPARTITIONS,
     TICK_BITS,
+    W_DENIED,
 )
 from heddle.sim.core.layout_fiber import (
     A_COUNT,
@@ -27,7 +28,6 @@ from heddle.sim.core.layout_fiber import (
     BIT_WORDS,
     H_BANK_MASKS,
     H_CROSSED,
-    H_DENIED,
     H_GRANTS,
     H_PORT_READS,
     H_QUEUES,
@@ -116,17 +116,22 @@ def given_word(M: State, P: Program, warp: int, read: int, place: int) -> int:
     return int(place_bits(M, warp, place) + ROW_GIVEN * BIT_WORDS + word)
 
 
-def may_have(M: State, P: Program, warp: int, reads: int, end: int, first: int, grants: int, t: int) -> bool:
-    """Tell whether all ports that an X instruction needs are free, or give what it wants to another one."""
+def denied_until(M: State, P: Program, warp: int, reads: int, end: int, first: int, grants: int, t: int) -> int:
+    """Return until when an X instruction is denied its ports for certain; 0 if it has them in cycle t.
+
+    A port that is busy, and does not give in this cycle what is wanted, gives nothing to anybody until it is free.
+    """
+    until = 0
     for read in range(reads, end, 2):
         place = place_read(M, P, warp, read)
         for bank in range(M[H_BANKS]):
             wanted = P[read + 1] & M[H_BANK_MASKS + bank]
-            if wanted == 0 or port_is_free(M, first, place, bank, t):
+            free = M[first + place * Q_WORDS + Q_PORT + bank] >> TICK_BITS
+            if wanted == 0 or free <= t:
                 continue
             if M[grants + A_COUNT] == 0 or wanted & ~M[given_word(M, P, warp, read, place)] != 0:
-                return False
-    return True
+                until = max(until, free)
+    return int(until)
 
 
 def forget_given(M: State, grants: int, t: int) -> None:
@@ -145,8 +150,8 @@ def grant(M: State, P: Program, sub: int, warp: int, row: int, t: int) -> bool:
     reads, count = fiber + Y_PORT, P[fiber + Y_PORTS] & (1 << TESTS_BITS) - 1
     if reuses(M, P, sub, warp, row):
         reads, count = fiber + Y_PORT_REUSE, P[fiber + Y_PORTS] >> TESTS_BITS
-    if not may_have(M, P, warp, reads, reads + 2 * count, first, grants, t):
-        M[H_DENIED] += 1
+    M[warp + W_DENIED] = denied_until(M, P, warp, reads, reads + 2 * count, first, grants, t)
+    if M[warp + W_DENIED] > t:
         return False
     take_reads(M, P, warp, reads, reads + 2 * count, first, grants, t)
     charge_ports(M, first, grants, t)

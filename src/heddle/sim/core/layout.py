@@ -233,6 +233,7 @@ W_VIEW = 313  # address of its view of E of the registers of subpartition 0, ...
 W_VIEW_OWN = 314  # ... of its own, ...
 W_FULL_OWN = 315  # ... and of their F
 W_WAIT = 316  # bit that it waits for: address of its word << WORD_BITS | its place there
+W_DENIED = 317  # cycle up to which the arbiter denies its instruction the ports for certain
 W_WORDS = 328  # an odd number of cache lines, so that contexts spread over a cache
 WORD_BITS = 6  # log2 of the bits of a word
 

@@ -27,6 +27,7 @@ from heddle.sim.core.layout import (
     SUBPARTITIONS,
     TICK_BITS,
     W_CTA,
+    W_DENIED,
     W_GROUPED,
     W_HELD,
     W_MMA_COUNT,
@@ -176,7 +177,8 @@ def relative_weft(M: State, F: State, at: int, warp: int, t: int) -> int:
     F[at + 2] = M[warp + W_HELD] if sure > t else 0
     F[at + 3] = M[warp + W_WAIT] if sure > t else 0
     F[at + 4] = M[warp + W_GROUPED] - M[M[M[warp + W_CTA] + C_QUADS] + M[warp + W_WARP] // 4 * G4_WORDS + G4_FORMED]
-    at += 5
+    F[at + 5] = max(M[warp + W_DENIED] - t, 0)
+    at += 6
     for n in range(M[warp + W_OP_HEAD], M[warp + W_OP_TAIL]):
         op = op_at(M, warp, n)
         if M[op + O_END] >= t:

@@ -13,6 +13,7 @@ from heddle.sim.core.layout import (
     S_WHEEL,
     SUBPARTITIONS,
     TICK_BITS,
+    W_DENIED,
     W_OP_HEAD,
     W_OP_TAIL,
     W_SURE,
@@ -86,6 +87,7 @@ def shift_fiber_sm(M: State, sm: int, t: int, cycles: int) -> None:
 def shift_weft(M: State, warp: int, t: int, cycles: int) -> None:
     """Move what a weft's context has beside a warp's, also if no weft is in it."""
     later(M, warp + W_SURE, t, cycles)
+    later(M, warp + W_DENIED, t, cycles)
     for n in range(M[warp + W_OP_HEAD], M[warp + W_OP_TAIL]):
         op = op_at(M, warp, n)
         later(M, op + O_END, t, cycles)

@@ -40,11 +40,13 @@ from heddle.sim.core.layout import (
     S_QUARTERS,
     S_WHEEL,
     SUBPARTITIONS,
+    W_DENIED,
     W_ROW,
     W_WAKE,
     W_WORDS,
     WAKE_SLOTS,
 )
+from heddle.sim.core.layout_fiber import H_DENIED
 from heddle.sim.core.rows import is_off
 from heddle.sim.core.wake import next_wake
 from heddle.sim.result import Stall
@@ -109,7 +111,10 @@ def may_issue(M: State, P: Program, sub: int, warp: int, t: int) -> bool:
     row = M[warp + W_ROW]
     if P[row + P_FLAGS] & FLAG_REMOTE == 0 or is_off(M, P, warp, row):
         return True
-    return grant(M, P, sub, warp, row, t)
+    if M[warp + W_DENIED] > t or not grant(M, P, sub, warp, row, t):
+        M[H_DENIED] += 1
+        return False
+    return True
 
 
 def step_subpartition(M: State, P: Program, L: State, X: State, sub: int, t: int) -> None:
