@@ -58,6 +58,7 @@ FIBER_PASSES: tuple[tuple[str, Pass], ...] = (
     ("place_tensor_memory", PlaceTensorMemory()),
     ("verify_allocation", VerifyAllocation()),
     ("verify_pool", VerifyPool()),
+    ("reuse", MarkReuse()),
     ("set_control", SetControl()),
     ("verify_control", VerifyControl()),
     ("insert_busy_bits", InsertBusyBits()),

@@ -1,4 +1,8 @@
-"""Pass 5: mark single-register sources that the next instruction reads in the same slot, for the operand cache."""
+"""Pass 5: mark single-register sources that the next instruction reads in the same slot, for the operand cache.
+
+Of kernels of mode fiber the private registers alone: a source in another subpartition has no reuse bit. A bind that
+comes between later only makes the mark idle.
+"""
 
 from __future__ import annotations
 
