@@ -17,8 +17,7 @@ class Implementation:
     """Fixed fields of the tile configuration of a family's kernel, its list of tiles, and where that is known from.
 
     `l2_state`: how the measuring script leaves L2 between two runs, where that is known better than the cases say.
-    `rested`: whether the chip was idle before a timed run; without it, whether L2 was not warm. `includes_launch`:
-    whether its time begins before the first CTA runs, where that is known better than the cases say. `chip_keys`:
+    `rested`: whether the chip was idle before a timed run; without it, whether L2 was not warm. `chip_keys`:
     attention with at most so many keys is simulated on the whole chip: there one SM does not stand for all.
     """
 
@@ -26,7 +25,6 @@ class Implementation:
     library: str = ""
     l2_state: str = ""
     rested: bool | None = None
-    includes_launch: bool | None = None
     chip_keys: int = 0
     why: str = ""
 

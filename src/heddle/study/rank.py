@@ -41,7 +41,8 @@ class _Bound:
         self.machine = machine
         self.items = dict(zip(program.work.attributes, program.work.items.T, strict=True))
         self.count = len(program.work.items)
-        self.dtypes = {tile.name: tile.dtype for tile in (*program.shared, *program.pool)}
+        self.dtypes = {tile.name: tile.dtype for tile in program.shared}
+        self.dtypes |= {tile.name: tile.dtype for tile in program.pool}
         self.rows = {tile.name: tile.rows for tile in (*program.registers, *program.pool)}
         self.matrix: Cycles = np.zeros(self.count)
         self.loads: Cycles = np.zeros(self.count)

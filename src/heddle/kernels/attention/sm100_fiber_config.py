@@ -78,7 +78,7 @@ def work_items(problem: AttentionProblem, config: FiberConfig, clusters: int) ->
 
 
 def _dealt(problem: AttentionProblem, config: FiberConfig, clusters: int) -> dict[str, list[int]]:
-    """Return items of unequal length, longest first, dealt out to and fro, so that all get equal sums."""
+    """Return items of unequal length, longest first, dealt out back and forth, so that all get equal sums."""
     items = tiles_in_order(problem, replace(config, order="launch"))
     count = len(items["row"])
     order: list[int] = []
