@@ -127,6 +127,11 @@ def test_a_pinned_tile_is_kept(heddle: Command, fake_pipeline: None) -> None:
     assert "x256x" in row["params"]["config"]
 
 
+def test_one_set_may_name_several_parameters(heddle: Command, fake_pipeline: None) -> None:
+    ended = heddle("run", "gemm", "--gpu", "h100", "--set", "m=2048", "n=1024", "k=2048", "--json", "-")
+    assert json.loads(ended.out)["params"]["n"] == 1024
+
+
 def test_a_given_clock_is_used(heddle: Command, fake_pipeline: None) -> None:
     row = json.loads(heddle(*RUN, "--clock-mhz", "1500", "--json", "-").out)
     assert (row["clock_mhz"], row["provenance"]["clock_source"]) == (1500, "given")

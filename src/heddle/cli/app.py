@@ -22,6 +22,7 @@ import typer
 from typer.exceptions import TyperException
 
 from heddle.cli import bench, check, compare, compile, kernels, machines, run, tune, validate
+from heddle.cli.common import spread_settings
 from heddle.errors import HeddleError
 
 INTERRUPTED = 130
@@ -79,7 +80,7 @@ def _main(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     """Run one command; errors become messages, but for those of the streams that the messages go to."""
     try:
-        code = app(arguments or ["--help"], prog_name="heddle", standalone_mode=False)
+        code = app(spread_settings(arguments) or ["--help"], prog_name="heddle", standalone_mode=False)
         if code == INTERRUPTED:  # typer's answer to a KeyboardInterrupt
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0

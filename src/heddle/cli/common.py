@@ -28,7 +28,7 @@ JsonFile = Annotated[
 Gpu = Annotated[str, typer.Option("--gpu", metavar="G", help="A machine name (`heddle machines`) or a TOML file.")]
 Mode = Annotated[str, typer.Option("--mode", metavar="M", help="Execution model: simt, cuda-native or fiber.")]
 Assignments = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A kernel parameter; repeat for more.")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE ...", help="Kernel parameters, one or more.")
 ]
 
 
@@ -106,6 +106,15 @@ def check_store() -> None:
 
     if why := why_not_writable():
         print(f"heddle: warning: results are not kept: {why}", file=sys.stderr)
+
+
+def spread_settings(arguments: Iterable[str]) -> list[str]:
+    """Return command-line arguments with one `--set` for each of the settings that follow a `--set`."""
+    spread: list[str] = []
+    for argument in arguments:
+        follows = len(spread) >= 2 and spread[-2] == "--set" and "=" in argument and not argument.startswith("-")
+        spread += ["--set", argument] if follows else [argument]
+    return spread
 
 
 def assignments(texts: Iterable[str] | None) -> dict[str, str]:
