@@ -48,4 +48,4 @@ def show(row: dict[str, Any], out: Console) -> None:
     out.print(f"tried {len(row['tried'])}, refused {len(row['refused'])}")
     out.print(f"in full: {start['config']}: {start['cycles']:,} cycles; {winner['config']}: {winner['cycles']:,}")
     pins = " ".join(f"--set {name}={value}" for name, value in winner["pins"].items())
-    out.print(f"gain {row['gain']:.3f}x; run it with {pins}")
+    out.print(f"gain {row['gain']:.3f}x; run it with --mode fiber {pins}")

@@ -52,12 +52,17 @@ def speed_of_light_table(document: Document) -> Table:
     return table
 
 
+def own_pipes(pipes: Mapping[str, float]) -> dict[str, float]:
+    """Return each pipe once, by its own name, without the common names of some."""
+    return {pipe: share for pipe, share in pipes.items() if COMMON_PIPES.get(pipe, pipe) == pipe}
+
+
 def pipe_table(document: Document) -> Table:
     """Return how busy the units are, the busiest first."""
     table = _table("How busy", "unit", "use")
     table.add_row("tensor (useful FLOPs)", percent(document["tensor_utilization"]))
-    for pipe, share in sorted(document["pipes"].items(), key=lambda pair: (-pair[1], pair[0])):
-        if share >= _SMALLEST_SHARE and COMMON_PIPES.get(pipe, pipe) == pipe:  # each pipe once, by its own name
+    for pipe, share in sorted(own_pipes(document["pipes"]).items(), key=lambda pair: (-pair[1], pair[0])):
+        if share >= _SMALLEST_SHARE:
             table.add_row(pipe, percent(share))
     table.add_row("issue slots", percent(document["issue_utilization"]))
     table.add_row("occupancy", percent(document["occupancy"]))

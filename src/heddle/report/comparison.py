@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from heddle.metrics.render import percent
+from heddle.metrics.render import own_pipes, percent
 
 Row = Mapping[str, Any]
 RUNS = ("baseline", "control", "fiber")
@@ -61,7 +61,7 @@ def figures(row: Row) -> Table:
 
 def units(row: Row) -> Table:
     """Return how busy the pipes are, side by side."""
-    return _shares("How busy", "unit", {name: run["pipes"] for name, run in _runs(row).items()})
+    return _shares("How busy", "unit", {name: own_pipes(run["pipes"]) for name, run in _runs(row).items()})
 
 
 def stalls(row: Row) -> Table:

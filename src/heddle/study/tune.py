@@ -52,7 +52,7 @@ def _tuned(asked: Request, jobs: int | None, progress: Progress | None) -> Row:
     begin = runs.candidates(asked)
     found, refused = _search(asked, begin, fields, jobs, progress)
     best = min(found, key=lambda config: found[config])
-    first = next(config for config in begin if config in found)
+    first = min((config for config in begin if config in found), key=lambda config: found[config])
     confirmed = run_all(_in_full, [(asked, best), (asked, first)] if best != first else [(asked, best)], jobs=jobs)
     winner, start = (confirmed[0], best), (confirmed[-1], first)
     if start[0]["cycles"] < winner[0]["cycles"]:  # the slice was wrong
