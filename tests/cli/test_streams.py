@@ -91,6 +91,8 @@ def test_an_interrupted_command_says_so_and_writes_nothing(
     heddle: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     monkeypatch.setattr(runs, "_answer", lambda *_: signal.raise_signal(number))
+    if number == signal.SIGINT:
+        signal.signal(number, signal.default_int_handler)  # background jobs inherit an ignored one
     run = heddle(*RUN, "--json", str(tmp_path / "r.json"), "--trace", str(tmp_path / "r.pftrace"))
     assert (run.code, run.out, run.err.strip().count("\n")) == (130, "", 0)
     assert "heddle: interrupted; what was finished is kept" in run.err

@@ -45,6 +45,8 @@ def check(program: WarpProgram) -> None:
 def test_hopper_programs(m: int, n: int, k_blocks: int, rows: int, cols: int, stages: int) -> None:
     n -= n % 8  # rows of C must be multiples of 16 bytes
     assume(rows * cols <= 512)
+    tiles = stages * 64 * (64 * rows + cols) * 2 + 64 * rows * cols * 2
+    assume(tiles < MACHINES["h100"].shared_memory_bytes_per_cta)
     program = tiny.hopper(m=m, n=n, k=64 * k_blocks, tile_m=64 * rows, tile_n=cols, stages=stages)
     check(compile_program(program, MACHINES["h100"]))
 

@@ -72,8 +72,8 @@ CASES = {
     "named": ("sync id=1 warps=8", "sync id=1 warps=4", "named barrier 1 is used with 4 and with 8 warps"),
     "named-id": ("sync id=1 warps=8", "sync id=16 warps=8", "named barrier 16 over 8 warps; ids are 0 to 15"),
     "multicast": (
-        "barrier=full(ring=load) where=1:4",
-        "barrier=full(ring=load) multicast=2 where=1:4",
+        "col_step=64) barrier=full(ring=load)",
+        "col_step=64) barrier=full(ring=load) multicast=2",
         "2 CTAs take part, but the cluster has 1",
     ),
     "sm_80": (

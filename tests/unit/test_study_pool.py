@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from heddle.study.pool import run_all
 
@@ -19,6 +19,7 @@ def work(name):
     time.sleep(1000)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs inherit an ignored one
     try:
         run_all(work, ["a", "b", "c", "d"], jobs=2)
     except KeyboardInterrupt:
