@@ -23,8 +23,17 @@ def test_a_check_takes_small_sizes_of_its_own(heddle: Command) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [("causal=2", "must be 0 or 1"), ("head_dim=96", "pad the heads"), ("dtype=int8", "dtype")],
+    [
+        ("causal=2", "must be 0 or 1"),
+        ("head_dim=96", "pad the heads"),
+        ("dtype=int8", "unknown value of 'dtype': 'int8'; allowed: bf16, fp16, fp8_e4m3"),
+    ],
 )
 def test_what_the_kernel_cannot_do_is_refused(heddle: Command, setting: str, message: str) -> None:
     ended = heddle("check", "attention", "--gpu", "h100", "--set", setting)
     assert (ended.code, message in ended.err) == (2, True)
+
+
+def test_a_type_that_the_kernel_of_a_gpu_has_not_is_refused(heddle: Command) -> None:
+    ended = heddle("check", "attention", "--gpu", "a100", "--set", "dtype=fp8_e4m3")
+    assert (ended.code, "fa2 on a100 takes fp16, bf16; got 'fp8_e4m3'" in ended.err) == (2, True)

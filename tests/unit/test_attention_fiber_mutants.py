@@ -17,7 +17,7 @@ SMALL = dataclasses.replace(PROBLEM, seqlen_q=128, seqlen_kv=256, head_dim=64)
 POOLED = dataclasses.replace(CONFIG, pooled=2)
 QUICK = 120
 """In the quick test every so many of the mutants that the verifier has to reject."""
-SCHEDULES = 10
+SCHEDULES = 50
 """Random schedules under which a survivor has to be right."""
 REST = 40
 """In the slow test every so many binds; all waits, arrivals and exchanges."""
