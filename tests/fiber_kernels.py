@@ -13,7 +13,8 @@ from heddle.interp.check import CheckReport, check
 from heddle.ir.tile import TileProgram
 from heddle.ir.warp import Instruction, WarpProgram
 from heddle.ir.warp_fiber import Bind
-from heddle.kernels.gemm.sm90_fiber import FiberGemm, gemm_sm90_fiber
+from heddle.kernels.gemm.sm90_fiber import gemm_sm90_fiber
+from heddle.kernels.gemm.sm90_fiber_shape import FiberGemm
 from heddle.machine import Machine, machine
 from heddle.passes import compile_program
 from heddle.sim.result import SimResult

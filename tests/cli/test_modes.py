@@ -63,7 +63,8 @@ def test_a_field_of_the_other_modes_is_unknown_in_mode_fiber(heddle: Command) ->
 def test_the_list_of_kernels_has_the_modes_by_machine(heddle: Command) -> None:
     row = json.loads(heddle("kernels", "gemm", "--json", "-").out)
     assert row["modes_on"]["h100"] == ["simt", "cuda-native", "fiber"]
-    assert [field["name"] for field in row["native_tile"]["sm_90"]] == ["tile_n", "stages", "groups", "fiber_threads"]
+    fields = [field["name"] for field in row["native_tile"]["sm_90"]]
+    assert fields == ["tile_n", "stages", "groups", "cluster", "fiber_threads"]
 
 
 def test_a_kernel_function_of_one_mode_is_not_compiled_in_another() -> None:

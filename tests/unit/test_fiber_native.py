@@ -11,16 +11,20 @@ from agreement import differences
 from fiber_kernels import SMALL, bind_mutants, checked, compiled, one_sm, run, tiles, without
 from heddle import sim
 from heddle.errors import UserError
+from heddle.interp.check import check
 from heddle.ir.tile_text import parse_program, print_program
 from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_text import parse_program as parse_warp
 from heddle.ir.warp_text import print_program as print_warp
-from heddle.kernels.gemm.sm90_fiber import FiberGemm
+from heddle.kernels.gemm.sm90_fiber_shape import FiberGemm
 from heddle.machine import machine
+from heddle.passes import compile_program
 from heddle.passes.verify_channels import VerifyChannels
 
 ONE_TILE = FiberGemm(m=128, n=64, k=128, tile_n=64, stages=2)
 ONE_GROUP = FiberGemm(m=128, n=64, k=192, tile_n=64, stages=2, groups=1)
+TWO_PARTS = FiberGemm(m=128, n=320, k=192, tile_n=160, stages=2)
+UNALIGNED = FiberGemm(m=70, n=150, k=192, tile_n=160, stages=2)
 
 
 def bind_of(program: WarpProgram, op: str) -> int:
@@ -38,7 +42,9 @@ def rejected(program: WarpProgram) -> bool:
     return False
 
 
-@pytest.mark.parametrize("problem", [SMALL, ONE_GROUP], ids=["two groups", "one group"])
+@pytest.mark.parametrize(
+    "problem", [SMALL, ONE_GROUP, TWO_PARTS, UNALIGNED], ids=["two groups", "one group", "two parts", "no bulk stores"]
+)
 def test_numbers_are_right_and_no_hazard_is_found(problem: FiberGemm) -> None:
     report = checked(compiled(problem), problem)
     assert report.ok, report.lines()
@@ -48,6 +54,22 @@ def test_the_engines_agree_on_every_stall_and_bit() -> None:
     ours, plain = run(compiled(ONE_GROUP)), run(compiled(ONE_GROUP), "reference")
     assert (ours.cycles, ours.fiber) == (plain.cycles, plain.fiber)
     assert np.array_equal(ours.stalls_pc, plain.stalls_pc)
+
+
+def test_a_pair_of_ctas_that_share_b_computes_right_numbers_and_loads_b_once() -> None:
+    device = machine("h100+fiber").replace(sms=2)
+    alone = FiberGemm(m=512, n=128, k=192, fiber_threads=2)
+    pair = dataclasses.replace(alone, cluster=2)
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((pair.m, pair.k)), rng.standard_normal((pair.n, pair.k))
+    loaded = {}
+    for problem in (alone, pair):
+        program = compile_program(tiles(problem), device)
+        result = sim.simulate(program, device, mode="chip", log="all", fast_forward=False)
+        assert check(program, device, {"A": a, "B": b}, {"C": a @ b.T}, result=result).ok
+        loaded[problem.cluster] = result.l2_read_bytes
+    slices = 2 * (alone.m // alone.tile_m) * 128 * 192  # of B, one for each tile of C
+    assert loaded[1] - loaded[2] == slices // 2
 
 
 def test_fast_forward_skips_most_of_a_long_sum_and_changes_nothing() -> None:

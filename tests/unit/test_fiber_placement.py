@@ -10,7 +10,8 @@ import pytest
 from fiber_kernels import compiled, one_sm, tiles
 from heddle.errors import InternalError, UserError
 from heddle.ir.warp_fiber import OWN, WINDOW
-from heddle.kernels.gemm.sm90_fiber import FiberGemm, gemm_sm90_fiber
+from heddle.kernels.gemm.sm90_fiber import gemm_sm90_fiber
+from heddle.kernels.gemm.sm90_fiber_shape import FiberGemm
 from heddle.passes import run_passes
 from heddle.passes.draft import DraftProgram
 from heddle.passes.manager import FIBER_PASSES
@@ -78,7 +79,13 @@ def test_a_wrong_place_is_found(to: int, text: str) -> None:
         VerifyPool().run(moved(placed(), "a_0", to), one_sm())
 
 
+class HandedOverWhole(FiberGemm):
+    """A wide tile whose columns do not pass through the pool in two parts."""
+
+    parts = 1  # type: ignore[assignment]
+
+
 def test_tiles_that_do_not_fit_a_window_are_an_error_that_names_it() -> None:
-    large = gemm_sm90_fiber.build("sm_90", FiberGemm(m=64, n=256, k=128, tile_n=256, groups=1))
+    large = gemm_sm90_fiber.build("sm_90", HandedOverWhole(m=64, n=256, k=128, tile_n=256, groups=1))
     with pytest.raises(UserError, match="pool tensor total_0 needs 128 registers of each subpartition in window 0"):
         run_passes(large, one_sm())

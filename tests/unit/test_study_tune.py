@@ -83,7 +83,7 @@ def test_without_a_native_kernel_there_is_nothing_to_tune() -> None:
 
 def test_the_fields_are_those_that_people_can_set(result_cache: Path) -> None:
     assert searched_fields(runs.request("gemm", "h100", mode="fiber", texts=SIZES)) == [
-        "tile_n", "stages", "groups", "fiber_threads",
+        "tile_n", "stages", "groups", "cluster", "fiber_threads",
     ]  # fmt: skip
 
 

@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heddle.errors import UserError
-from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels.gemm.check import BARRIER_BYTES, check_problem
 from heddle.kernels.gemm.shape import GemmProblem
-from heddle.kernels.gemm.sm90_fiber import BLOCK_M, TILE_K, FiberGemm, gemm_sm90_fiber
+from heddle.kernels.gemm.sm90_fiber import gemm_sm90_fiber
+from heddle.kernels.gemm.sm90_fiber_shape import BLOCK_M, PART_N, TILE_K, FiberGemm
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
-COLUMNS = (128, 96, 64)
+COLUMNS = (256, 192, 128, 96, 64)
+CLUSTERS = (2, 1)
 MAX_STAGES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiberGemmConfig:
-    """Tiles of 64 `groups` x `tile_n`; `stages` in shared memory; `fiber_threads` on an SM."""
+    """Tiles of 64 `groups` x `tile_n`; `stages` in shared memory; `cluster` CTAs share B; `fiber_threads` on an SM."""
 
     tile_n: int
     stages: int
     groups: int = 2
+    cluster: int = 1
     fiber_threads: int = 1
 
     def label(self) -> str:
-        """Return a short name, as in `fiber 128x128 s4 g2`."""
+        """Return a short name, as in `fiber 128x256 s4 g2 c2`."""
         parts = [f"fiber {BLOCK_M * self.groups}x{self.tile_n}", f"s{self.stages}", f"g{self.groups}"]
+        parts += [f"c{self.cluster}"] if self.cluster > 1 else []
         return " ".join([*parts, f"t{self.fiber_threads}"] if self.fiber_threads > 1 else parts)
 
 
 TILE = (
-    TileParameter("tile_n", int, "columns of C that a FIBER-thread makes", "multiples of 8, up to 128"),
+    TileParameter("tile_n", int, "columns of C that a FIBER-thread makes", "multiples of 8 up to 128, of 16 up to 256"),
     TileParameter("stages", int, "slices of A and B in flight", "2 or more, as shared memory holds"),
     TileParameter("groups", int, "groups of four wefts that multiply 64 rows each", "1, 2"),
+    TileParameter("cluster", int, "CTAs, one above the other, that load B for each other", "1, 2"),
     TileParameter("fiber_threads", int, "FIBER-threads on an SM", "1 or more, as registers and shared memory hold"),
 )
 """What the fields of `FiberGemmConfig` may be, for people."""
@@ -54,6 +58,12 @@ def build(problem: GemmProblem, config: FiberGemmConfig, machine: Machine, param
     """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
     _check_problem(problem, machine)
     _check_config(problem, config, machine)
+    kernel = _kernel(problem, config, machine)
+    return gemm_sm90_fiber.build("sm_90", kernel, params=params)
+
+
+def _kernel(problem: GemmProblem, config: FiberGemmConfig, machine: Machine) -> FiberGemm:
+    """The kernel, with a second chunk of C in shared memory where there is room for it."""
     kernel = FiberGemm(
         m=problem.m,
         n=problem.n,
@@ -62,25 +72,27 @@ def build(problem: GemmProblem, config: FiberGemmConfig, machine: Machine, param
         tile_n=config.tile_n,
         stages=config.stages,
         groups=config.groups,
+        cluster=config.cluster,
         fiber_threads=machine.sms * config.fiber_threads,
     )
-    return gemm_sm90_fiber.build("sm_90", kernel, params=params)
+    more = replace(kernel, output_stages=2)
+    return more if config.stages <= _most_stages(more, machine) else kernel
 
 
 def _candidates(problem: GemmProblem, machine: Machine) -> Iterator[FiberGemmConfig]:
     for groups in (2, 1):
         for tile_n in COLUMNS:
-            stages = min(MAX_STAGES, _stages_that_fit(problem, groups, tile_n, machine))
-            if stages >= 2 and (tile_n < 2 * problem.n or tile_n == min(COLUMNS)):
-                yield FiberGemmConfig(tile_n=tile_n, stages=stages, groups=groups)
+            for cluster in CLUSTERS:
+                config = FiberGemmConfig(tile_n=tile_n, stages=MAX_STAGES, groups=groups, cluster=cluster)
+                stages = min(MAX_STAGES, _most_stages(_kernel(problem, config, machine), machine))
+                wide = tile_n >= 2 * problem.n and tile_n > min(COLUMNS)
+                tall = cluster > 1 and problem.m <= BLOCK_M * groups
+                if stages >= 2 and not wide and not tall:
+                    yield replace(config, stages=stages)
 
 
-def _stage_bytes(problem: GemmProblem, groups: int, tile_n: int) -> int:
-    return (BLOCK_M * groups + tile_n) * TILE_K * dtype_bytes(problem.dtype)
-
-
-def _stages_that_fit(problem: GemmProblem, groups: int, tile_n: int, machine: Machine) -> int:
-    return (machine.shared_memory_bytes_per_cta - BARRIER_BYTES) // _stage_bytes(problem, groups, tile_n)
+def _most_stages(kernel: FiberGemm, machine: Machine) -> int:
+    return (machine.shared_memory_bytes_per_cta - BARRIER_BYTES - kernel.output_bytes) // kernel.stage_bytes
 
 
 def _check_problem(problem: GemmProblem, machine: Machine) -> None:
@@ -92,11 +104,16 @@ def _check_problem(problem: GemmProblem, machine: Machine) -> None:
 
 
 def _check_config(problem: GemmProblem, config: FiberGemmConfig, machine: Machine) -> None:
-    most = _stages_that_fit(problem, config.groups, config.tile_n, machine)
+    step = 8 if config.tile_n <= PART_N else 16
     if config.groups not in (1, 2):
         raise UserError(f"groups must be 1 or 2 (one a window), got {config.groups}")
-    if config.tile_n % 8 or not 8 <= config.tile_n <= max(COLUMNS):
-        raise UserError(f"tile_n must be a multiple of 8 up to {max(COLUMNS)}, got {config.tile_n}")
+    if config.cluster not in CLUSTERS:
+        raise UserError(f"cluster must be 1 or 2, got {config.cluster}")
+    if config.tile_n % step or not 8 <= config.tile_n <= max(COLUMNS):
+        raise UserError(
+            f"tile_n must be a multiple of 8 up to {PART_N}, or of 16 up to {max(COLUMNS)}; got {config.tile_n}"
+        )
+    most = _most_stages(_kernel(problem, config, machine), machine)
     if not 2 <= config.stages <= most:
         raise UserError(f"stages must be 2 to {most} for {config.label()}, as shared memory holds; got {config.stages}")
     if config.fiber_threads < 1:

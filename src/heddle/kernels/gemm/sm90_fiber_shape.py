@@ -1,0 +1,93 @@
+"""The FIBER-native GEMM of H100: its problem with the shape of its tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heddle.errors import UserError
+from heddle.ir.dtypes import dtype_bytes
+from heddle.kernels.gemm.epilogue import TMA_ALIGNMENT_BYTES
+from heddle.kernels.gemm.raster import grouped_order
+from heddle.kernels.gemm.shape import ceil_div
+
+BLOCK_M = 64
+"""Rows of a group of four wefts: 16 for each subpartition."""
+TILE_K = 64
+"""Columns of a slice in shared memory: 128 bytes of 16-bit elements, the swizzle."""
+STRIP_BYTES = 128
+"""A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
+GROUP = 4
+"""Wefts of a lockstep group."""
+PART_N = 128
+"""Columns that are handed over at once, at most: the pool holds one such part for each group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiberGemm:
+    """C = A B^T with A [m, k] and B [n, k] of 16-bit elements, in tiles of 64 `groups` x `tile_n`, on `fiber_threads`.
+
+    `stages`: slices of A and B in shared memory. `groups`: of four wefts that multiply, 1 or 2. `cluster`: CTAs, one
+    above the other, that share slices of B. `output_stages`: chunks of C in shared memory.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "bf16"
+    tile_n: int = 128
+    stages: int = 4
+    groups: int = 2
+    cluster: int = 1
+    output_stages: int = 1
+    fiber_threads: int = 1
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of a tile."""
+        return BLOCK_M * self.groups
+
+    @property
+    def parts(self) -> int:
+        """Parts of a tile's columns, each a product and a hand-over of its own."""
+        return 1 if self.tile_n <= PART_N else 2
+
+    @property
+    def part_n(self) -> int:
+        """Columns of a part."""
+        return self.tile_n // self.parts
+
+    @property
+    def by_bulk_copy(self) -> bool:
+        """Whether C is stored by bulk copies, which need rows that begin at multiples of 16 bytes."""
+        return self.n * dtype_bytes(self.dtype) % TMA_ALIGNMENT_BYTES == 0
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one slice of A and of B."""
+        return (self.tile_m + self.tile_n) * TILE_K * dtype_bytes(self.dtype)
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of shared memory for chunks of C."""
+        chunks = self.output_stages if self.by_bulk_copy else 0
+        return chunks * BLOCK_M * self.part_n * dtype_bytes(self.dtype)
+
+    @property
+    def clusters(self) -> int:
+        """Clusters that run at one time."""
+        return max(1, self.fiber_threads // self.cluster)
+
+    def items(self) -> dict[str, list[int]]:
+        """Return the table of work items, one for the tiles of a cluster. Raises UserError for what cannot be done."""
+        if self.k <= TILE_K:
+            raise UserError(f"k is {self.k}; this kernel needs more than {TILE_K}")
+        if self.groups not in (1, 2):
+            raise UserError(f"{self.groups} groups multiply; allowed: 1, 2 (one a window)")
+        height, width = self.tile_m * self.cluster, self.tile_n
+        order = grouped_order(ceil_div(self.m, height), ceil_div(self.n, width), (height, width), self.clusters)
+        blocks = ceil_div(self.k, TILE_K)
+        return {
+            "row": (order[:, 0] * height).tolist(),
+            "col": (order[:, 1] * width).tolist(),
+            "k_blocks": [blocks] * len(order),
+        }
