@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,11 +68,17 @@ class TileArray:
         row_end, col_end = min(max(box.row_end, row), rows), min(max(box.col_end, col), cols)
         return Box(min(max(box.stage, 0), stages - 1), row, row_end, col, col_end)
 
-    def is_written(self, box: Box) -> bool:
-        """Tell whether every element of the inner part of a box was written before; what is written stays so."""
+    def is_written(self, box: Box, rows: NDArray[np.bool_] | None = None) -> bool:
+        """Tell whether every element of the inner part of a box was written before; what is written stays so.
+
+        `rows`: of the box, those that count.
+        """
         if id(box) in self._full:
             return True
         b = self.clipped(box)
+        if rows is not None:
+            inner = self.written[b.stage, b.row : b.row_end, b.col : b.col_end]
+            return bool(inner[rows[b.row - box.row : b.row_end - box.row]].all())
         if not self.written[b.stage, b.row : b.row_end, b.col : b.col_end].all():
             return False
         if not self.is_global:  # boxes of global tensors are made anew each time, so their ids mean nothing
@@ -96,16 +103,30 @@ class TileArray:
         outer[b.row - box.row : b.row_end - box.row, b.col - box.col : b.col_end - box.col] = inner
         return outer
 
-    def write(self, box: Box, values: Values, *, add: bool = False, exact: bool = False) -> None:
-        """Round and store values, parts outside dropped; `add` accumulates, `exact`: they are of this type already."""
+    def write(
+        self,
+        box: Box,
+        values: Values,
+        *,
+        add: bool = False,
+        exact: bool = False,
+        rows: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Round and store values, parts outside dropped; `add` accumulates, `exact`: they are of this type already.
+
+        `rows`: of the box, those that are written.
+        """
         b = self.clipped(box)
         if b is not box:
             values = values[b.row - box.row : b.row_end - box.row, b.col - box.col : b.col_end - box.col]
-        where = (b.stage, slice(b.row, b.row_end), slice(b.col, b.col_end))
+        where: Any = (b.stage, slice(b.row, b.row_end), slice(b.col, b.col_end))
+        if rows is not None:
+            taken = np.flatnonzero(rows[b.row - box.row : b.row_end - box.row])
+            values, where = values[taken], (b.stage, b.row + taken, slice(b.col, b.col_end))
         if add:
             values = self.values[where] + values
         self.values[where] = values if exact and not add else rounded(values, self.description.dtype)
         if id(box) not in self._full:
             self.written[where] = True
-            if not self.is_global:
+            if not self.is_global and rows is None:
                 self._full.add(id(box))

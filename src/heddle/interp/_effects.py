@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heddle.errors import InternalError, SourceLocation
 from heddle.interp._arithmetic import Values, elementwise, kept_elements, matrix_product
@@ -18,6 +19,7 @@ from heddle.interp._warps import Cta, Warp
 from heddle.interp.hazards import HazardList, History, Mode, Site, Touch
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Access, DataObject, Effect, WarpProgram
+from heddle.ir.warp_fiber import FIBERS
 
 # Bands of rows that a history is cut into: few for boxes that span many, small ones for boxes of one warp.
 _SMALLEST_BAND_ROWS, _BANDS, _GLOBAL_BAND_ROWS = 16, 4, 64
@@ -184,7 +186,8 @@ class Effects:
             if doing.proxy:
                 self._check_fence(array, history, touch, cta)
             self._enter(array, history, touch, doing.knowledge)
-        if not array.is_written(box):
+        rows = self._rows(doing, box)
+        if not array.is_written(box, rows):
             self.hazards.uninitialised(array, self._touch(doing, "read", array, box))
         return array.read(box)
 
@@ -203,9 +206,20 @@ class Effects:
             touch = self._touch(doing, mode, array, box)
             touch.end = max(touch.end, doing.visible)
             self._enter(array, history, touch, doing.knowledge)
-        array.write(box, values, add=mode == "reduce", exact=exact)
+        array.write(box, values, add=mode == "reduce", exact=exact, rows=self._rows(doing, box))
         for name, part in self.overlays.overwritten(access.object, box):
             self._array(doing.warp, self.objects[name], cta).forget(part)
+
+    def _rows(self, doing: Doing, box: Box) -> NDArray[np.bool_] | None:
+        """Return which rows of a box belong to fibers that take part; None: all (see `heddle.ir.warp.Effect`)."""
+        params = doing.effect.params
+        if "row_lanes" not in params:
+            return None
+        first = int(params["fibers"]) + self.boxes.attribute(str(params["fibers_attribute"]) or None, doing.item)
+        lanes = int(params["row_lanes"])
+        lane = np.arange(box.row_end - box.row) % (FIBERS // lanes) * lanes
+        taken: NDArray[np.bool_] = (lane + FIBERS * doing.warp.rank < first) != bool(params["fibers_others"])
+        return taken
 
     def _touch(self, doing: Doing, mode: Mode, array: TileArray, box: Box) -> Touch:
         warp = doing.warp

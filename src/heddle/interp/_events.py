@@ -13,7 +13,9 @@ from heddle.ir.warp import Instruction, WarpProgram
 from heddle.sim.result import EventKind
 
 # Units whose instructions change neither data nor the order between warps: the replay never looks at them.
-_SILENT = frozenset({Unit.FIXED, Unit.VARIABLE, Unit.SET_REGISTERS, Unit.SKIP, Unit.WGMMA_ARRIVE})
+_SILENT = frozenset(
+    {Unit.FIXED, Unit.VARIABLE, Unit.SET_REGISTERS, Unit.SKIP, Unit.SPLIT, Unit.REJOIN, Unit.YIELD, Unit.WGMMA_ARRIVE}
+)
 # Units whose effects happen after the issue, when the log says so.
 ASYNCHRONOUS_UNITS = frozenset(
     {Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.WGMMA, Unit.TCGEN05_MMA, Unit.WEFT_MMA}

@@ -49,6 +49,9 @@ class Unit(IntEnum):
     BUSY_BIT = 33  # DEPBAR.BIT: set or clear one bit of a register group
     WEFT_MMA = 34  # WMMA: a matrix instruction of one weft, or of four neighbours together
     WGMMA_SIGNAL = 35  # WARPGROUP.SIGNAL, hypothetical: four warps together arrive when their wgmma so far have read
+    SPLIT = 36  # BRA.P: the first `count` fibers of the role go on, the others branch; a warp may have both
+    REJOIN = 37  # BSYNC: the end of a path; a warp goes on at `target` when all its fibers are there
+    YIELD = 38  # the other path of the warp goes on, if there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ _TABLE: dict[Unit, dict[str, str]] = {
         "FENCE": "memory or proxy fence",
         "FENCE.TM": "wait for the loads, or the stores, of tensor memory (sm_100)",
         "BRA": "forward branch not taken (cost only)",
+        "BSSY": "opens a stretch of code in which fibers may part (cost only)",
     },
     Unit.VARIABLE: {
         "MUFU": "exponential, reciprocal, root, logarithm, sine",
@@ -151,6 +155,9 @@ _TABLE: dict[Unit, dict[str, str]] = {
     Unit.SET_FIBER_NUM: {"SETFIBER": "set the number of fibers"},
     Unit.BIND: {"DEPBAR.BIND": "bind full and empty bits to the next instruction"},
     Unit.BUSY_BIT: {"DEPBAR.BIT": "set or clear a full or empty bit"},
+    Unit.SPLIT: {"BRA.P": "branch of some fibers"},
+    Unit.REJOIN: {"BSYNC": "fibers meet again"},
+    Unit.YIELD: {"YIELD": "let the fibers of the other path go on"},
     Unit.WEFT_MMA: {
         "WMMA": "matrix product of a weft, accumulators in registers",
         "WMMA.TM": "matrix product of a weft, accumulators in tensor memory",

@@ -42,6 +42,25 @@ class When(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fibers(Op):
+    """Run `body` with the first `count` fibers (lanes) of the role; the others wait, or run the `OtherFibers` after it.
+
+    Fiber f is lane f % 32 of warp f // 32. It holds the rows of a register tile that the tile's layout gives to the
+    lane: one of 32, or, of each 8 rows of a fragment, the one that it shares with three neighbours.
+    """
+
+    count: Count
+    body: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherFibers(Op):
+    """Run `body` with the fibers that the `Fibers` just before leaves out."""
+
+    body: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TmaLoad(Op):
     """Bulk copy global -> shared, signalling `barrier`.
 

@@ -26,7 +26,13 @@ DECLARATIONS = {  # keyword -> field of TileProgram, in printed order
     "barrier": "barriers",
     "ring": "rings",
 }
-BODIES: tuple[type[tile.Op], ...] = (tile.For, tile.ForEachItem, tile.When)
+BODIES: tuple[type[tile.Op], ...] = (
+    tile.For,
+    tile.ForEachItem,
+    tile.When,
+    tile.Fibers,
+    tile.OtherFibers,
+)
 """Operations with a body."""
 HEADER_SKIP = {"name", "roles", "work", "params", *DECLARATIONS.values()}
 INDENT = "  "

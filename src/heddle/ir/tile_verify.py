@@ -13,6 +13,7 @@ import numpy as np
 from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir import tile
 from heddle.ir.tile_verify_fiber import verify_fiber
+from heddle.ir.tile_verify_paths import verify_paths
 from heddle.ir.tile_verify_roles import verify_architecture, verify_register_flow, verify_roles
 from heddle.ir.tile_verify_shapes import verify_shapes
 from heddle.ir.tile_verify_sync import verify_arrivals, verify_bytes, verify_named_barriers, verify_rings
@@ -29,6 +30,7 @@ def verify(program: tile.TileProgram) -> None:
         verify_architecture,
         verify_roles,
         verify_fiber,
+        verify_paths,
         verify_shapes,
         verify_register_flow,
         verify_rings,
@@ -113,7 +115,7 @@ def _rings_of(op: tile.Op) -> tuple[str, ...]:
 
 def _attributes_of(op: tile.Op) -> tuple[str | None, ...]:
     """Return the item attributes that an operation itself names."""
-    if isinstance(op, tile.For):
+    if isinstance(op, tile.For | tile.Fibers):
         return (op.count.attribute,)
     if isinstance(op, tile.When):
         return (op.attribute,)

@@ -110,6 +110,7 @@ def verify_register_flow(program: tile.TileProgram) -> None:
 
 
 def _flow(body: tuple[tile.Op, ...], written: set[str]) -> None:
+    paths: list[set[str]] = []
     for op in body:
         for name in register_reads(op):
             if name not in written:
@@ -119,7 +120,20 @@ def _flow(body: tuple[tile.Op, ...], written: set[str]) -> None:
                     hint=_flow_hint(op),
                 )
         written |= set(register_writes(op))
-        _flow(body_of(op), written)
+        if isinstance(op, tile.Fibers | tile.OtherFibers):
+            _flow_of_path(op, written, paths)
+        else:
+            _flow(body_of(op), written)
+
+
+def _flow_of_path(op: tile.Fibers | tile.OtherFibers, written: set[str], paths: list[set[str]]) -> None:
+    """What both paths write is written; `paths` has what the first one did."""
+    here = set(written)
+    _flow(op.body, here)
+    if isinstance(op, tile.Fibers):
+        paths[:] = [here]
+    elif paths:
+        written |= here & paths.pop()
 
 
 def _flow_hint(op: Any) -> str:

@@ -12,17 +12,22 @@ from heddle.ir import tile
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an operation stands: its role, the loops and conditions around it, whether in the loop over items."""
+    """Where an operation stands: its role, loops and conditions around it, whether in the loop over items.
+
+    `parted`: only some fibers of the role execute it.
+    """
 
     role: tile.RoleBody
     loops: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     in_item: bool = False
+    parted: bool = False
 
 
 def body_of(op: tile.Op) -> tuple[tile.Op, ...]:
-    """Return the operations inside a loop or condition; none for other operations."""
-    return op.body if isinstance(op, tile.For | tile.ForEachItem | tile.When) else ()
+    """Return the operations inside a loop, condition or path; none for other operations."""
+    bodies = tile.For | tile.ForEachItem | tile.When | tile.Fibers | tile.OtherFibers
+    return op.body if isinstance(op, bodies) else ()
 
 
 def inside(op: tile.Op, place: Place) -> Place:
@@ -31,6 +36,8 @@ def inside(op: tile.Op, place: Place) -> Place:
         return dataclasses.replace(place, loops=(*place.loops, op.name))
     if isinstance(op, tile.When):
         return dataclasses.replace(place, flags=(*place.flags, op.attribute))
+    if isinstance(op, tile.Fibers | tile.OtherFibers):
+        return dataclasses.replace(place, parted=True)
     return dataclasses.replace(place, in_item=True)
 
 

@@ -13,7 +13,8 @@ from heddle.ir.warp_fiber import BIND_SLOTS, OWN, SUBPARTITIONS, TENSOR, TENSOR_
 QUAD = 4
 SLOTS = "ABCD"
 NO_PARTNERS = {  # instructions that a bind must not precede: branches, barriers, waits, bits
-    Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM, Unit.EXIT, Unit.SET_FIBER_NUM, Unit.BIND, Unit.BUSY_BIT,
+    Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM, Unit.EXIT, Unit.SPLIT, Unit.REJOIN, Unit.YIELD,
+    Unit.SET_FIBER_NUM, Unit.BIND, Unit.BUSY_BIT,
     Unit.BARRIER_SYNC, Unit.BARRIER_ARRIVE, Unit.CLUSTER_SYNC,
     Unit.MBARRIER_EXPECT, Unit.MBARRIER_ARRIVE, Unit.MBARRIER_WAIT,
     Unit.GROUP_COMMIT, Unit.GROUP_WAIT, Unit.BULK_COMMIT, Unit.BULK_WAIT,

@@ -23,6 +23,9 @@ GROUP_INSTRUCTIONS = {  # all warps of the role execute these together, so that 
     Unit.SKIP,
     Unit.NEXT_ITEM,
     Unit.EXIT,
+    Unit.SPLIT,
+    Unit.REJOIN,
+    Unit.YIELD,
 }
 _DIRECTIONS = {"STG": "store", "RED": "reduce", "UTMASTG": "store", "UTMAREDG": "reduce"}  # else load
 
@@ -170,7 +173,7 @@ def _needs_target(backward: bool | None) -> Check:
 def _needs_count(instruction: Instruction, pc: int, program: WarpProgram) -> Iterator[str]:
     count: Count | None = instruction.count
     if count is None:
-        yield "LOOP needs a count"
+        yield f"{instruction.op} needs a count"
     elif count.attribute is not None:
         yield from (p.message for p in unknown("item attribute", count.attribute, program.work.attributes))
         if count.value:
@@ -206,4 +209,6 @@ _CHECKS: dict[Unit, tuple[Check, ...]] = {
     Unit.LOOP: (_needs_target(True), _needs_count),
     Unit.SKIP: (_needs_target(False), _needs_attribute),
     Unit.NEXT_ITEM: (_needs_target(None),),
+    Unit.SPLIT: (_needs_target(False), _needs_count),
+    Unit.REJOIN: (_needs_target(False),),
 }

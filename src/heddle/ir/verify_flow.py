@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heddle.ir.opcodes import Unit
+from heddle.ir.verify_paths import path_problems
 from heddle.ir.verify_problem import Problem, in_range, unit_of
 from heddle.ir.warp import RZ, Register, Role, WarpProgram
 
 GROUP_WARPS = 4  # warps of a warp group
 _ALIGNED = (2, 4)  # register groups of these sizes are aligned to their size
-_BRANCHES = (Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM)
+_BRANCHES = (Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM, Unit.SPLIT, Unit.REJOIN)
 
 
 def flow_problems(program: WarpProgram) -> Iterator[Problem]:
@@ -22,6 +23,7 @@ def flow_problems(program: WarpProgram) -> Iterator[Problem]:
             yield from _registers(program, role, code[role.name])
         yield from _warp_groups(program, role, code[role.name])
     yield from _meetings(program, code)
+    yield from path_problems(program)
 
 
 def reachable(program: WarpProgram, role: Role) -> list[int]:

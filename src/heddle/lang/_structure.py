@@ -239,3 +239,24 @@ class Structure:
         with self._body("k.when()", where) as body:
             yield
         self._emit(tile.When(attribute=flag.attribute, body=tuple(body.ops), where=where))
+
+    @contextmanager
+    def fibers(self, first: Index | int) -> Iterator[None]:
+        """Run the body with the first so many fibers of the role: `with k.fibers(first=item.valid):`.
+
+        A warp that has both kinds parts: its fibers run one path, then the other, and change over where one has started
+        a load from global memory. `other_fibers` may follow.
+        """
+        where = caller()
+        count = first.count() if isinstance(first, Index) else Count(first)
+        with self._body("k.fibers()", where) as body:
+            yield
+        self._emit(tile.Fibers(count=count, body=tuple(body.ops), where=where))
+
+    @contextmanager
+    def other_fibers(self) -> Iterator[None]:
+        """Run the body with the fibers that the `k.fibers(...)` just before leaves out."""
+        where = caller()
+        with self._body("k.other_fibers()", where) as body:
+            yield
+        self._emit(tile.OtherFibers(body=tuple(body.ops), where=where))

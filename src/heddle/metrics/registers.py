@@ -16,7 +16,7 @@ from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import RZ, Instruction, Register, Role, WarpProgram
 from heddle.metrics._pipes import is_matrix
 
-_BRANCHES = (Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM)
+_BRANCHES = (Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM, Unit.SPLIT, Unit.REJOIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

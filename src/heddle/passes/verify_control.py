@@ -30,7 +30,7 @@ class VerifyControl:
         for role in program.roles:
             timings = [timing(machine, draft.row) if is_real(draft) else None for draft in role.code]
             touched = [_touched(draft, dict(role.registers)) for draft in role.code]
-            skips = any(draft.op == "SKIP" for draft in role.code)
+            skips = any(draft.op in ("SKIP", "BRA.P") for draft in role.code)
             for skips_taken in (False, True) if skips else (False,):
                 replay = _Replay(program, role, timings, touched)
                 for index in trace(role.code, skips_taken):

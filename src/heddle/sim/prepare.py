@@ -121,7 +121,7 @@ def _check(program: WarpProgram, pc: int) -> None:
     if instruction.op not in OPCODES:
         raise unknown_name("opcode", instruction.op, OPCODES, where)
     unit = OPCODES[instruction.op].unit
-    if unit in (Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM):
+    if unit in (Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM, Unit.SPLIT, Unit.REJOIN):
         if instruction.target is None or not 0 <= instruction.target < len(program.instructions):
             raise UserError(
                 f"{instruction.op} at pc {pc} branches to {instruction.target}; "

@@ -183,7 +183,7 @@ def _skip(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Name
 def _loop(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Names) -> None:
     instruction, where = program.instructions[pc], where_is(program, pc)
     if instruction.count is None:
-        raise UserError(f"LOOP at pc {pc} has no count", where=where)
+        raise UserError(f"{instruction.op} at pc {pc} has no count", where=where)
     count = instruction.count
     row[c.X_COUNT_ATTRIBUTE] = -1
     row[c.X_COUNT] = count.offset
@@ -233,6 +233,7 @@ FILLERS: dict[Unit, Filler] = {
     Unit.SEM_ACQUIRE: _semaphore,
     Unit.LOOP: _loop,
     Unit.SKIP: _skip,
+    Unit.SPLIT: _loop,
 }
 
 

@@ -25,9 +25,12 @@ BARRIERS = frozenset(
         Unit.SKIP,
         Unit.NEXT_ITEM,
         Unit.EXIT,
+        Unit.SPLIT,
+        Unit.REJOIN,
+        Unit.YIELD,
     }
 )
-FIXED_PLACES = frozenset({"BRA", "NOP"})  # the branch to a retry loop; a delay
+FIXED_PLACES = frozenset({"BRA", "BSSY", "NOP"})  # the branch to a retry loop; where fibers may part; a delay
 
 
 KEPT = frozenset({"LDGSTS"})

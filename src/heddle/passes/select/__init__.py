@@ -19,6 +19,7 @@ from heddle.passes.select import (
     fiber,
     fiber_hmma,
     flow,
+    paths,
     sm_80,
     sm_80_stream,
     sm_90,
@@ -134,6 +135,8 @@ NESTED = {
     t.For: flow.lower_for,
     t.ForEachItem: flow.lower_for_each_item,
     t.When: flow.lower_when,
+    t.Fibers: paths.lower_fibers,
+    t.OtherFibers: paths.lower_other_fibers,
     PipelinedMma: sm_80.lower_pipelined_mma,
 }
 

@@ -9,11 +9,31 @@ from typing import Any
 from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import BarrierUse, GlobalRef, Op, RoleBody, SharedRef, SharedTile, TileProgram, TmemRef
-from heddle.ir.warp import LOOP_LEVELS, Access, BarrierRef, DataObject, Effect, Instruction
+from heddle.ir.warp import LOOP_LEVELS, Access, BarrierRef, Count, DataObject, Effect, Instruction
 from heddle.machine.spec import Machine
 from heddle.passes.draft import DEFINE, LABEL, Draft, File, Operand, Value, whole
 from heddle.passes.layout_to_warps import LaidOut, WarpLayout
 from heddle.passes.select.tables import Tables
+
+FRAGMENT_ROW_LANES = 4
+"""Lanes that share a row of a fragment (PTX ISA, matrix fragments)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What runs only for the first `count` fibers of a role, or for the others."""
+
+    count: Count
+    others: bool
+
+    def params(self, row_lanes: int) -> dict[str, float | int | str]:
+        """What an effect says of it (`heddle.ir.warp.Effect`)."""
+        return {
+            "fibers": self.count.value + self.count.offset,
+            "fibers_attribute": self.count.attribute or "",
+            "fibers_others": int(self.others),
+            "row_lanes": row_lanes,
+        }
 
 
 @dataclass(slots=True)
@@ -38,6 +58,8 @@ class RoleWriter:
     matrix_reads: list[Operand] = field(default_factory=list)  # mode fiber: operands beside those in shared memory
     tensor_memory_stores: list[Operand] = field(default_factory=list)  # that nothing has waited for
     tensor_memory_loads: list[Operand] = field(default_factory=list)  # mode fiber: that no token has waited for
+    path: Path | None = None  # where only some fibers run
+    last_path: Path | None = None
     _values: int = 0
     _labels: int = 0
     _kept: dict[str, Value] = field(default_factory=dict)
@@ -229,7 +251,9 @@ class RoleWriter:
         return self.layout(name).band(band, self.tile_object(name))
 
     def effect(self, kind: str, reads: Iterable[Access], writes: Iterable[Access], **params: float | int | str) -> int:
-        """Index of an effect."""
+        """Index of an effect; where fibers have parted it touches the rows of those that run."""
+        if self.path is not None:
+            params |= self.path.params(1 if self.program.architecture == "sm_100" else FRAGMENT_ROW_LANES)
         return self.tables.effect(Effect(kind=kind, reads=tuple(reads), writes=tuple(writes), params=params))
 
     def attach_effect(self, index: int) -> None:

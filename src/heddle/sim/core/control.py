@@ -94,6 +94,7 @@ from heddle.sim.core.layout import (
     W_ITEM_ORDINAL,
     W_LINK,
     W_NEXT_OK,
+    W_OTHER,
     W_OWNER,
     W_PHASE,
     W_REASON,
@@ -248,6 +249,7 @@ def reset_warp(M: State, warp: int) -> None:
     M[warp + W_GROUPED] = 0
     M[warp + W_SIGNALS] = 0
     M[warp + W_VACANT] = 0
+    M[warp + W_OTHER] = 0
     M[H_OWNERS] += 1
     M[warp + W_OWNER] = M[H_OWNERS]
 

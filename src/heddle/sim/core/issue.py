@@ -80,6 +80,7 @@ from heddle.sim.core.layout import (
     X_WRITE,
 )
 from heddle.sim.core.log import record, record_waits
+from heddle.sim.core.paths import next_path
 from heddle.sim.core.rows import is_off, released_of, unit_of
 from heddle.sim.core.shared import close_group, issue_global, issue_shared, set_counter
 from heddle.sim.core.tensor import (
@@ -104,6 +105,7 @@ TMEM_LOAD, TMEM_STORE = int(Unit.TMEM_LOAD), int(Unit.TMEM_STORE)
 SET_REGISTERS, SEM_RELEASE, SEM_ACQUIRE = int(Unit.SET_REGISTERS), int(Unit.SEM_RELEASE), int(Unit.SEM_ACQUIRE)
 WGMMA_SIGNAL = int(Unit.WGMMA_SIGNAL)
 LOOP, SKIP, NEXT_ITEM, EXIT = int(Unit.LOOP), int(Unit.SKIP), int(Unit.NEXT_ITEM), int(Unit.EXIT)
+SPLIT = int(Unit.SPLIT)
 WAIT, BRANCH_RESOLVING, GMMA = int(Stall.WAIT), int(Stall.BRANCH_RESOLVING), int(Stall.GMMA)
 NO_ROW = -1000  # the last instruction left nothing in the reuse cache
 MBARRIER, SEMAPHORE, SELECTED = int(Stall.MBARRIER), int(Stall.SEMAPHORE), int(Stall.SELECTED)
@@ -151,7 +153,7 @@ def branch(M: State, P: Program, warp: int, row: int, cold: int, taken: bool, t:
 
 
 def issue_control(M: State, P: Program, warp: int, row: int, t: int) -> int:
-    """LOOP, SKIP, NEXT, EXIT: return the next row, -1 at the end of the warp."""
+    """LOOP, SKIP, NEXT, EXIT, and paths of fibers: return the next row, -1 at the end of the warp."""
     unit, cold = unit_of(P, row), P[row + P_COLD]
     if unit == LOOP:
         return branch(M, P, warp, row, cold, take_loop(M, P, warp, cold), t)
@@ -159,6 +161,8 @@ def issue_control(M: State, P: Program, warp: int, row: int, t: int) -> int:
         return branch(M, P, warp, row, cold, take_skip(M, P, warp, cold), t)
     if unit == NEXT_ITEM:
         return branch(M, P, warp, row, cold, take_next_item(M, warp, t), t)
+    if unit >= SPLIT:
+        return next_path(M, P, warp, row, cold, t)
     exit_warp(M, P, warp, t)
     return -1
 

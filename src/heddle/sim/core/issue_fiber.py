@@ -8,7 +8,7 @@ from heddle.sim.core.bit_changes import issue_bit, issue_bits
 from heddle.sim.core.blocked import reuses, settle_others
 from heddle.sim.core.control import fetch
 from heddle.sim.core.heap import Program, State
-from heddle.sim.core.issue import NO_ROW, VARIABLE, advance_rings, issue_off, issue_unit, release_counters
+from heddle.sim.core.issue import NO_ROW, SPLIT, VARIABLE, advance_rings, issue_off, issue_unit, release_counters
 from heddle.sim.core.layout import (
     ACCOUNT_OFF,
     FLAG_ADVANCE,
@@ -126,7 +126,7 @@ def issue_acting(M: State, P: Program, L: State, X: State, sub: int, warp: int, 
     following = row + P_WORDS
     if unit == WGMMA and op != 0:
         M[op + O_NUMBER] = M[warp + W_MMA_COUNT]
-    if VARIABLE < unit <= EXIT:
+    if VARIABLE < unit <= EXIT or unit >= SPLIT:
         following = issue_unit(M, P, L, X, warp, row, t, own)
     if bits and unit != WGMMA:
         change_bits(M, P, warp, row, op, flags, t)

@@ -234,8 +234,11 @@ W_VIEW_OWN = 314  # ... of its own, ...
 W_FULL_OWN = 315  # ... and of their F
 W_WAIT = 316  # bit that it waits for: address of its word << WORD_BITS | its place there
 W_DENIED = 317  # cycle up to which the arbiter denies its instruction the ports for certain
+W_OTHER = 318  # first row of its other path; 0: there is none, or it has ended
 W_WORDS = 328  # an odd number of cache lines, so that contexts spread over a cache
 WORD_BITS = 6  # log2 of the bits of a word
+
+FIBERS = 32  # of a warp
 
 ST_DEAD, ST_TIMED, ST_CANDIDATE, ST_PENDING, ST_MBARRIER, ST_GMMA, ST_BARRIER, ST_SEMAPHORE = 0, 1, 2, 3, 4, 5, 6, 7
 ST_MEET = 8  # at a SETFIBER

@@ -134,6 +134,7 @@ from heddle.sim.core.layout import (
     W_MMA_COUNTERS,
     W_MMA_GROUPS,
     W_NEXT_OK,
+    W_OTHER,
     W_PARITY,
     W_PENDING,
     W_PHASE,
@@ -281,7 +282,8 @@ def relative_warp(M: State, F: State, at: int, warp: int, t: int) -> int:
     F[at + 15] = max(M[warp + W_BULK_OPEN] - t, 0)
     F[at + 16] = max(M[warp + W_BULK_CLOSED] - t, 0)
     F[at + 17] = max(M[warp + W_TCGEN05_DONE] - t, 0)
-    at = relative_counters(M, F, at + 18, warp, t)
+    F[at + 18] = M[warp + W_OTHER]
+    at = relative_counters(M, F, at + 19, warp, t)
     for k in range(RINGS):
         F[at + k] = M[warp + W_STAGE + k] << 1 | M[warp + W_PARITY + k] if (M[H_RINGS] >> k) & 1 else 0
     at = relative_groups(M, F, at + RINGS, warp + W_COPY, M[warp + W_COPY_COUNT], t)

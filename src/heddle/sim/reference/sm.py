@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heddle.ir.opcodes import Unit
-from heddle.sim.reference import bulk, control, global_memory, mbarrier, named_barrier, semaphore, tcgen05, wgmma
+from heddle.sim.reference import bulk, control, global_memory, mbarrier, named_barrier, paths, semaphore, tcgen05, wgmma
 from heddle.sim.reference import tensor_memory as tmem
 from heddle.sim.reference.arbiter import Arbiter
 from heddle.sim.reference.bit_units import BindUnit, BusyBitUnit
@@ -56,6 +56,9 @@ UNITS: dict[Unit, type[UnitModel]] = {
     Unit.SKIP: control.Skip,
     Unit.NEXT_ITEM: control.NextItem,
     Unit.EXIT: control.Exit,
+    Unit.SPLIT: paths.Split,
+    Unit.REJOIN: paths.Rejoin,
+    Unit.YIELD: paths.Yield,
     Unit.SET_FIBER_NUM: SetFiberNum,
     Unit.BIND: BindUnit,
     Unit.BUSY_BIT: BusyBitUnit,

@@ -61,6 +61,7 @@ class Warp:
         self.groups_issued = cta.groups_formed(index)  # matrix instructions of four wefts together
         self.wgmma_groups: list[Collective | None] = []
         self.branch_target: int | None = None  # of the instruction that issues now
+        self.other_path: int | None = None  # pc of the path that waits, where fibers have parted and it has not ended
         self.tcgen05_complete = 0  # cycle in which all tcgen05.mma of this warp are complete
 
     @property
