@@ -9,6 +9,9 @@ from heddle.errors import SourceLocation
 from heddle.ir.tile_refs import BarrierUse, GlobalRef, PoolRef, Position, SharedRef, TmemRef
 from heddle.ir.warp import Count
 
+OWN_ROWS = -1
+"""Of a source: each weft reads the rows that it holds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
@@ -191,6 +194,8 @@ class Elementwise(Op):
 
     A source of one column is broadcast over the columns. `source_cols`, if given, is the first column that each source
     takes part with; the part has the size of `dst`, or of its columns [dst_col, dst_col + dst_cols) if that is not 0.
+    `source_quarters`, if given, is for each source the quarter of a pool tensor's rows, in the subpartition of that
+    number, that every weft of the role reads; -1: the weft's own rows.
     """
 
     function: str
@@ -198,8 +203,14 @@ class Elementwise(Op):
     sources: tuple[str, ...]
     scalars: tuple[float, ...] = ()
     source_cols: tuple[int, ...] = ()
+    source_quarters: tuple[int, ...] = ()
     dst_col: int = 0
     dst_cols: int = 0
+
+    def quarter(self, index: int) -> int | None:
+        """The quarter that source `index` is; None: the weft's own rows."""
+        quarter = self.source_quarters[index] if self.source_quarters else OWN_ROWS
+        return None if quarter == OWN_ROWS else quarter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ class SharedTile:
 class RegisterTile:
     """rows x cols spread over the warps of a role as matrix fragments; `warp_grid` = warps along (rows, cols).
 
-    `read_by` (pool tensors): each weft of the reading role reads its own rows, or all four wefts read all rows, as
-    second operand of products, wherever the rows lie.
+    `read_by` (pool tensors): each weft of the reading role reads its own rows; or "all": wefts read all rows wherever
+    they lie, up to one weft in each subpartition, as second operand of products or quarter by quarter.
     """
 
     name: str

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
-from heddle.ir.tile_walk import register_reads, register_writes, uses_bits, walk
+from heddle.ir.tile_walk import first_weft, register_reads, register_writes, uses_bits, walk
 from heddle.ir.warp_fiber import FIBERS, SUBPARTITIONS
 
 WINDOWS = (0, 1)
@@ -62,18 +62,14 @@ def _wefts(program: tile.TileProgram) -> None:
                 where=op.where,
                 hint="leave it out",
             )
-        pool = {name.name for name in program.pool} & {*register_reads(op), *register_writes(op)}
-        if pool and _first_weft(program, place.role) % SUBPARTITIONS:
+        own = {pool.name for pool in program.pool if pool.read_by == "own"}
+        pool = (own & {*register_reads(op)}) | ({pool.name for pool in program.pool} & {*register_writes(op)})
+        if pool and first_weft(program, place.role) % SUBPARTITIONS:
             raise UserError(
-                f"role {place.role.name!r} begins at weft {_first_weft(program, place.role)} and uses pool tensor "
+                f"role {place.role.name!r} begins at weft {first_weft(program, place.role)} and uses pool tensor "
                 f"{min(pool)!r}, whose rows stay in their subpartition; it must begin at a multiple of {SUBPARTITIONS}",
                 where=op.where,
             )
-
-
-def _first_weft(program: tile.TileProgram, role: tile.RoleBody) -> int:
-    before = program.roles[: program.roles.index(role)]
-    return sum(other.warps for other in before)
 
 
 def _set_fiber_num(program: tile.TileProgram) -> None:
@@ -108,33 +104,44 @@ def _channels(program: tile.TileProgram) -> None:
             _tile(program, pool.name, writers, readers)
             continue
         _one_role(pool.name, "produced", writers)
-        _one_role(pool.name, "read", readers)
-        (producer, line), (consumer, read_line) = *writers.items(), *readers.items()
-        if producer == consumer:
+        if pool.read_by == "all":
+            _one_weft_each(program, pool.name, readers)
+        else:
+            _one_role(pool.name, "read", readers)
+        (producer, line), *_ = writers.items()
+        if producer in readers:
             raise UserError(
-                f"pool tensor {pool.name!r} is produced and read by role {producer!r} alone",
+                f"pool tensor {pool.name!r} is produced and read by role {producer!r}",
                 where=line,
-                hint="declare it with k.registers(...)",
+                hint="declare it with k.registers(...), or let another role read it",
             )
         if bits:
-            _stated(pool.name, "full", producer, stated[pool.name, "full"], line)
-            _stated(pool.name, "empty", consumer, stated[pool.name, "empty"], read_line)
+            _stated(pool.name, "full", [producer], stated[pool.name, "full"], line)
+            _stated(pool.name, "empty", list(readers), stated[pool.name, "empty"], next(iter(readers.values())))
 
 
 def _read_as_declared(program: tile.TileProgram) -> None:
-    """What all subpartitions read is the second operand of products, and that is all it is."""
+    """What all subpartitions read is the second operand of products, or read quarter by quarter, and that is all."""
     shared = {pool.name for pool in program.pool if pool.read_by == "all"}
     for op, _ in walk(program):
         second = op.b.tile if isinstance(op, tile.Mma) and isinstance(op.b, tile.PoolRef) else None
+        quarters = _quarters(op)
         others = list(register_reads(op))
-        if second is not None:
-            others.remove(second)
+        for name in (*quarters, *([second] if second is not None else [])):
+            others.remove(name)
         wrong = next((name for name in others if name in shared), None)
         if wrong is not None:
             raise UserError(
                 f"pool tensor {wrong!r} is read by all subpartitions; {type(op).__name__} reads it as rows of its own",
                 where=op.where,
-                hint="only the second operand of a product can be read by all",
+                hint="it can be the second operand of a product, or be read by elementwise as t[i].quarter(q)",
+            )
+        wrong = next((name for name in quarters if name not in shared), None)
+        if wrong is not None:
+            raise UserError(
+                f"a quarter of {wrong!r}; only a pool tensor that all subpartitions read has quarters",
+                where=op.where,
+                hint='declare it with k.pool(..., read_by="all")',
             )
         if second is not None and program.architecture != "sm_80":
             raise UserError(
@@ -148,6 +155,13 @@ def _read_as_declared(program: tile.TileProgram) -> None:
                 where=op.where,
                 hint='declare it with k.pool(..., read_by="all")',
             )
+
+
+def _quarters(op: tile.Op) -> tuple[str, ...]:
+    """The sources of which an operation reads a quarter."""
+    if not isinstance(op, tile.Elementwise):
+        return ()
+    return tuple(name for index, name in enumerate(op.sources) if op.quarter(index) is not None)
 
 
 def _tile(
@@ -192,13 +206,33 @@ def _one_role(name: str, verb: str, roles: dict[str, SourceLocation | None]) -> 
     )
 
 
-def _stated(name: str, bit: str, role: str, roles: Iterable[str], where: SourceLocation | None) -> None:
+def _stated(name: str, bit: str, allowed: list[str], roles: Iterable[str], where: SourceLocation | None) -> None:
     for other in roles:
-        if other != role:
-            raise UserError(f"role {other!r} states pool tensor {name!r} {bit}; only role {role!r} can", where=where)
-    if role not in roles:
-        raise UserError(
-            f"role {role!r} never states pool tensor {name!r} {bit}, so its partner waits for ever",
-            where=where,
-            hint=f'call k.set_busy_bit({name}, "{bit}") after the last {"write" if bit == "full" else "read"}',
-        )
+        if other not in allowed:
+            who = " or ".join(map(repr, allowed))
+            raise UserError(f"role {other!r} states pool tensor {name!r} {bit}; only role {who} can", where=where)
+    for role in allowed:
+        if role not in roles:
+            raise UserError(
+                f"role {role!r} never states pool tensor {name!r} {bit}, so its partner waits for ever",
+                where=where,
+                hint=f'call k.set_busy_bit({name}, "{bit}") after the last {"write" if bit == "full" else "read"}',
+            )
+
+
+def _one_weft_each(program: tile.TileProgram, name: str, readers: Mapping[str, SourceLocation | None]) -> None:
+    """Each subpartition has one part of a full bit: up to one of its wefts gives a datum back there."""
+    if not readers:
+        _one_role(name, "read", {})
+    homes: dict[int, str] = {}
+    for role in (role for role in program.roles if role.name in readers):
+        first = first_weft(program, role)
+        for home in sorted({weft % SUBPARTITIONS for weft in range(first, first + role.warps)}):
+            if home in homes:
+                raise UserError(
+                    f"pool tensor {name!r} is read by roles {homes[home]!r} and {role.name!r}, both with a weft in "
+                    f"subpartition {home}; up to one weft in each subpartition gives a datum back",
+                    where=readers[role.name],
+                    hint="give the roles wefts in different subpartitions, or use one tensor for each",
+                )
+            homes[home] = role.name

@@ -58,6 +58,7 @@ def verify_roles(program: tile.TileProgram) -> None:
     """Roles that issue wgmma are whole warp groups; a register tile belongs to one role and matches its warps."""
     registers = {register.name: register for register in (*program.registers, *program.pool)}
     pool = {register.name for register in program.pool}
+    everywhere = {register.name for register in program.pool if register.read_by == "all"}
     for register in registers.values():
         rows, cols = register.warp_grid
         if register.rows % rows or (register.cols % cols and register.cols != 1):
@@ -70,7 +71,8 @@ def verify_roles(program: tile.TileProgram) -> None:
     for op, place in walk(program):
         for name in (*register_reads(op), *register_writes(op)):
             grid = registers[name].warp_grid
-            if grid[0] * grid[1] != place.role.warps:
+            anywhere = name in everywhere and name not in register_writes(op)
+            if grid[0] * grid[1] != place.role.warps and not anywhere:
                 raise UserError(
                     f"register tile {name!r} is spread over {grid[0]} x {grid[1]} warps, role {place.role.name!r} has "
                     f"{place.role.warps}",

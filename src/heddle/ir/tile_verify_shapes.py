@@ -9,6 +9,7 @@ from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile_walk import references, walk
+from heddle.ir.warp_fiber import SUBPARTITIONS
 
 MAX_BOX_ROWS = 256
 """A bulk copy moves boxes of at most 256 rows (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -163,8 +164,13 @@ def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
     offsets = op.source_cols or (0,) * len(op.sources)
     if len(offsets) != len(op.sources):
         raise UserError("source_cols needs one column for each source", where=op.where)
-    for name, col in zip(op.sources, offsets, strict=True):
+    if len(op.source_quarters) not in (0, len(op.sources)):
+        raise UserError("source_quarters needs one quarter for each source", where=op.where)
+    for index, (name, col) in enumerate(zip(op.sources, offsets, strict=True)):
         shape = tiles.shape(name)
+        if op.quarter(index) is not None:  # each weft of the destination takes the same rows
+            wefts = tiles.by_name[op.dst].warp_grid[0]
+            shape = (shape[0] // SUBPARTITIONS * wefts, shape[1])
         if shape[0] != rows or (shape[1] != 1 and not 0 <= col <= shape[1] - cols):
             raise UserError(
                 f"{name!r} of {shape[0]} x {shape[1]} from column {col} on does not cover {rows} x {cols}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heddle.ir import tile
+from heddle.ir.warp_fiber import SUBPARTITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +96,17 @@ def register_writes(op: tile.Op) -> tuple[str, ...]:
 def uses_bits(program: tile.TileProgram) -> bool:
     """Return whether full and empty bits order a program's wefts; else barriers do (mode fiber)."""
     return any(isinstance(op, tile.SetBusyBit | tile.TakeToken) for op, _ in walk(program))
+
+
+def first_weft(program: tile.TileProgram, role: tile.RoleBody) -> int:
+    """Return the number of a role's first weft (or warp)."""
+    return sum(other.warps for other in program.roles[: program.roles.index(role)])
+
+
+def reading_subpartitions(program: tile.TileProgram, name: str) -> tuple[int, ...]:
+    """Return the subpartitions of the wefts that read a pool tensor, ascending, one entry a weft."""
+    roles = {place.role.name for op, place in walk(program) if name in register_reads(op)}
+    wefts = [
+        first_weft(program, role) + rank for role in program.roles if role.name in roles for rank in range(role.warps)
+    ]
+    return tuple(sorted(weft % SUBPARTITIONS for weft in wefts))

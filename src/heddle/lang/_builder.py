@@ -85,8 +85,9 @@ class Builder(FiberOps):
         """Declare a tensor in shared vector registers, which every weft can read (mode fiber), as a ring of `stages`.
 
         Quarter q of its rows lies in subpartition q, where weft q of the role that produces it writes it. `read_by`:
-        each weft of the role that reads it reads its own quarter, or "all": the four wefts each read all of it, as
-        second operand of products. Such a tensor may be divided along its columns: `wefts` = (1, 4).
+        each weft of the role that reads it reads its own quarter; or "all": wefts read any quarter, up to one weft in
+        each subpartition, of one role or several, as second operand of products or as `t[i].quarter(q)`. Such a tensor
+        may be divided along its columns: `wefts` = (1, 4).
         """
         self._new(name, shape, dtype, stages)
         if read_by not in ("own", "all"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from heddle.errors import UserError, unknown_name
 from heddle.ir import tile
-from heddle.lang._handles import GlobalBox, RegisterHandle, RegisterPart, SharedBox, TensorMemoryBox
+from heddle.ir.tile_ops import OWN_ROWS
+from heddle.ir.warp_fiber import SUBPARTITIONS
+from heddle.lang._handles import GlobalBox, RegisterHandle, RegisterPart, RegisterQuarter, SharedBox, TensorMemoryBox
 from heddle.lang._index import Index, as_index
 from heddle.lang._sync import SyncOps
 from heddle.lang._where import caller
@@ -50,6 +52,20 @@ def _register(value: Registers, what: str) -> tuple[str, int, int, int]:
     if isinstance(value, RegisterPart):
         return value.handle.tile.name, value.col, value.handle.tile.rows, value.cols
     raise UserError(f"{what} must be a register tile, got {type(value).__name__}", where=caller())
+
+
+def _source(value: Registers | RegisterQuarter, wefts: int) -> tuple[str, int, int, int]:
+    """Return (name, first column, rows, columns) of a source; each of `wefts` wefts takes the same quarter."""
+    if isinstance(value, RegisterQuarter):
+        tensor = value.handle.tile
+        return tensor.name, 0, tensor.rows // SUBPARTITIONS * wefts, tensor.cols
+    return _register(value, "a source")
+
+
+def _quarters(sources: tuple[Registers | RegisterQuarter, ...]) -> tuple[int, ...]:
+    """Return the quarter that each source is; nothing if none is."""
+    quarters = tuple(s.quarter if isinstance(s, RegisterQuarter) else OWN_ROWS for s in sources)
+    return quarters if any(quarter != OWN_ROWS for quarter in quarters) else ()
 
 
 def _equal(what: str, got: tuple[int, int], wanted: tuple[int, int]) -> None:
@@ -169,15 +185,21 @@ class DataOps(SyncOps):
         """Set all elements of a register tile."""
         self._emit(tile.Fill(dst=_whole(dst, "the destination"), value=value, where=caller()))
 
-    def elementwise(self, function: str, dst: Registers, *sources: Registers, scalars: tuple[float, ...] = ()) -> None:
-        """Compute dst = function(sources) element by element; a source of one column is broadcast over the columns."""
+    def elementwise(
+        self, function: str, dst: Registers, *sources: Registers | RegisterQuarter, scalars: tuple[float, ...] = ()
+    ) -> None:
+        """Compute dst = function(sources) element by element; a source of one column is broadcast over the columns.
+
+        A source `t[i].quarter(q)` of a pool tensor: every weft of the role reads the rows that lie in subpartition q.
+        """
         (name, dst_col, dst_rows, dst_cols), where = _register(dst, "the destination"), caller()
         if function not in ELEMENTWISE:
             raise unknown_name("elementwise function", function, ELEMENTWISE, where)
         if len(sources) + len(scalars) < ELEMENTWISE[function] or not sources:
             given = len(sources) + len(scalars)
             raise UserError(f"{function} takes {ELEMENTWISE[function]} operands, got {given}", where=where)
-        parts = [_register(source, "a source") for source in sources]
+        wefts = dst.tile.warp_grid[0] if isinstance(dst, RegisterHandle) else 1
+        parts = [_source(source, wefts) for source in sources]
         for _, _, rows, cols in parts:
             _equal("a source", (rows, cols), (dst_rows, 1 if cols == 1 else dst_cols))
         offsets = tuple(col for _, col, _, _ in parts)
@@ -188,6 +210,7 @@ class DataOps(SyncOps):
                 sources=tuple(part[0] for part in parts),
                 scalars=scalars,
                 source_cols=offsets if any(offsets) else (),
+                source_quarters=_quarters(sources),
                 dst_col=dst_col,
                 dst_cols=dst_cols if isinstance(dst, RegisterPart) else 0,
                 where=where,

@@ -8,6 +8,7 @@ from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.warp import Tensor
+from heddle.ir.warp_fiber import SUBPARTITIONS
 from heddle.lang._index import Index, as_index
 from heddle.lang._where import caller
 
@@ -155,6 +156,14 @@ class RegisterPart:
 
 
 @dataclass(frozen=True)
+class RegisterQuarter:
+    """The rows of a pool tensor that lie in one subpartition, read by every weft of a role."""
+
+    handle: RegisterHandle
+    quarter: int
+
+
+@dataclass(frozen=True)
 class RegisterHandle:
     """A tile in the registers of a role."""
 
@@ -168,6 +177,14 @@ class RegisterHandle:
                 where=caller(),
             )
         return RegisterPart(self, col, cols)
+
+    def quarter(self, subpartition: int) -> RegisterQuarter:
+        """Return the quarter of a pool tensor's rows that lies in a subpartition, as a source of `elementwise`."""
+        if not 0 <= subpartition < SUBPARTITIONS:
+            raise UserError(
+                f"quarter {subpartition} of {self.tile.name!r}; there are 0 to {SUBPARTITIONS - 1}", where=caller()
+            )
+        return RegisterQuarter(self, subpartition)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,20 @@
 """Pass 7 (mode fiber): turn statements of full and empty into DEPBAR.BIND in front of the accesses that they mean.
 
 It emits patterns A1, B1, D1, F1 and G1 of the protocols alone: a producer's last write of each register holds it, a
-consumer's last read gives it back, each bound to the instruction itself. What all subpartitions read (B1) is held for
-each of them, and each reader gives back its own part (scoped). A separate DEPBAR would deadlock. It runs
+consumer's last read gives it back, each bound to the instruction itself. What wefts of several subpartitions read (B1)
+is held for each of them, and each reader gives back its own part (scoped). A separate DEPBAR would deadlock. It runs
 after the control fields are set, so that nothing can come between a bind and its partner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from heddle.errors import SourceLocation, UserError
+from heddle.ir.tile_walk import reading_subpartitions
 from heddle.ir.warp import Control, Instruction
-from heddle.ir.warp_fiber import BIND_SLOTS, OWN, SUBPARTITIONS, Bind
+from heddle.ir.warp_fiber import BIND_SLOTS, OWN, Bind
 from heddle.machine.spec import Machine
 from heddle.passes.draft import BUSY_BIT, Draft, DraftProgram, Operand, RoleDraft
 from heddle.passes.reuse import vector_sources
@@ -21,6 +22,7 @@ from heddle.passes.timing import is_real
 
 Element = tuple[int, int, int]
 """Value id, index and subpartition (OWN: that of the weft)."""
+Readers = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +31,16 @@ class InsertBusyBits:
 
     def run(self, program: DraftProgram, machine: Machine) -> DraftProgram:
         """Return the program with binds and without statements."""
-        return replace(program, roles=tuple(_role(role, program) for role in program.roles))
+        readers = _readers_of(program)
+        return replace(program, roles=tuple(_role(role, program, readers) for role in program.roles))
 
 
-def _role(role: RoleDraft, program: DraftProgram) -> RoleDraft:
+def _role(role: RoleDraft, program: DraftProgram, readers: Mapping[str, Readers]) -> RoleDraft:
     binds: dict[int, Bind] = {}
     for index, draft in enumerate(role.code):
         if draft.op == BUSY_BIT:
             find = _holds if draft.row.bit == "full" else _consumes
-            for partner, bind in find(role.code, index, program):
+            for partner, bind in find(role.code, index, program, readers):
                 binds[partner] = _joined(binds.get(partner), bind)
     code: list[Draft] = []
     for index, draft in enumerate(role.code):
@@ -60,22 +63,25 @@ def _joined(one: Bind | None, other: Bind) -> Bind:
     )
 
 
-def _holds(code: tuple[Draft, ...], mark: int, program: DraftProgram) -> list[tuple[int, Bind]]:
+def _holds(
+    code: tuple[Draft, ...], mark: int, program: DraftProgram, readers: Mapping[str, Readers]
+) -> list[tuple[int, Bind]]:
     missing, found = _stated(code[mark]), []
-    shared = {tile.name for tile in program.tile.pool if tile.read_by == "all"}
-    readers = tuple(range(SUBPARTITIONS)) if code[mark].src[0].value.tile in shared else ()
+    held_for = readers.get(code[mark].src[0].value.tile, ())
     for index in _before(code, mark):
         written = {e for operand in code[index].dst for e in _elements(operand)}
         if written & missing:
             _whole(written, missing, code[mark], program)
             missing -= written
-            found.append((index, Bind(hold=True, readers=readers)))
+            found.append((index, Bind(hold=True, readers=held_for)))
     if missing:
         raise _lost(code[mark], program, "written")
     return found
 
 
-def _consumes(code: tuple[Draft, ...], mark: int, program: DraftProgram) -> list[tuple[int, Bind]]:
+def _consumes(
+    code: tuple[Draft, ...], mark: int, program: DraftProgram, readers: Mapping[str, Readers]
+) -> list[tuple[int, Bind]]:
     missing, found = _stated(code[mark]), []
     for index in _before(code, mark):
         slots = []
@@ -86,10 +92,20 @@ def _consumes(code: tuple[Draft, ...], mark: int, program: DraftProgram) -> list
                 missing -= read
                 slots.append(slot)
         if slots:
-            scoped = tuple(slot for slot in slots if vector_sources(code[index])[slot].place is not None)
+            operands = vector_sources(code[index])
+            scoped = tuple(slot for slot in slots if readers.get(operands[slot].value.tile))
             found.append((index, Bind(consume=tuple(slots), scoped=scoped)))
     if missing:
         raise _lost(code[mark], program, "read")
+    return found
+
+
+def _readers_of(program: DraftProgram) -> dict[str, Readers]:
+    """By pool tensor: the subpartitions for which a datum is held, if several read it; else whoever does."""
+    found = {}
+    for tile in program.tile.pool:
+        readers = reading_subpartitions(program.tile, tile.name) if tile.read_by == "all" else ()
+        found[tile.name] = readers if len(readers) > 1 else ()
     return found
 
 

@@ -120,7 +120,7 @@ class LayoutToWarps:
 def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceLocation | None) -> WarpLayout:
     """The layout of `tile` over the warps of `role`."""
     grid_rows, grid_cols = tile.warp_grid
-    if grid_rows * grid_cols != role.warps:
+    if grid_rows * grid_cols != role.warps and tile.read_by == "own":
         raise UserError(
             f"register tile {tile.name} has a warp grid of {grid_rows} x {grid_cols}, "
             f"role {role.name} has {role.warps} warps",
@@ -147,7 +147,7 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
     else:
         registers = rows * cols * dtype_bytes(tile.dtype, where) // (LANES * REGISTER_BYTES)
     return WarpLayout(
-        tile=tile, kind=kind, warps=role.warps, rows=rows, cols=cols, bands=bands, band_registers=registers
+        tile=tile, kind=kind, warps=grid_rows * grid_cols, rows=rows, cols=cols, bands=bands, band_registers=registers
     )
 
 

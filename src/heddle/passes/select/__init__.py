@@ -93,7 +93,8 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
         t.Mma: fiber_hmma.lower_mma,
         t.LoadShared: fiber_hmma.lower_load_shared,
         t.SetFiberNum: fiber.lower_set_fiber_num,
-        t.SetBusyBit: fiber_hmma.lower_set_busy_bit,
+        t.SetBusyBit: fiber.lower_set_busy_bit,
+        t.TakeToken: fiber.lower_take_token,
     },
     "sm_90": {
         **COMMON,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from heddle.errors import UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Elementwise, Fill, Mask, Position, RowReduce
+from heddle.ir.tile_ops import OWN_ROWS
 from heddle.passes.draft import File, Operand
 from heddle.passes.layout_to_warps import ATOM_ROWS, WarpLayout
 from heddle.passes.select.writer import RoleWriter
@@ -65,7 +67,9 @@ def add_elementwise_effects(writer: RoleWriter, start: int, op: Elementwise) -> 
     params: dict[str, float | int | str] = {"function": op.function}
     params |= {f"scalar{i}": value for i, value in enumerate(op.scalars)}
     part = (op.dst_col, op.dst_cols) if op.dst_cols else None
-    add_effects(writer, start, "elementwise", list(op.sources), op.dst, columns=op.source_cols, part=part, **params)
+    add_effects(
+        writer, start, "elementwise", list(op.sources), op.dst, op.source_cols, part, op.source_quarters, **params
+    )
 
 
 def target_registers(writer: RoleWriter, op: Elementwise) -> list[Operand]:
@@ -155,7 +159,7 @@ def add_mask_effects(writer: RoleWriter, start: int, op: Mask) -> None:
     params: dict[str, float | int | str] = {"causal": int(op.causal), "limit": op.limit, "diagonal": op.diagonal}
     params |= {"row_divisor": op.row_divisor, "value": op.value}
     params |= _position(writer, "row", op.row) | _position(writer, "col", op.col)
-    add_effects(writer, start, "mask", [], op.dst, columns=(), part=None, **params)
+    add_effects(writer, start, "mask", [], op.dst, (), None, (), **params)
 
 
 def _row_blocks(layout: WarpLayout) -> int:
@@ -187,12 +191,10 @@ def source_registers(writer: RoleWriter, op: Elementwise, index: int, same_size:
     """Registers of a source in the order of the destination's: a column part, or one column broadcast."""
     name = op.sources[index]
     layout, target = writer.layout(name), writer.layout(op.dst)
-    registers = writer.tile_registers(name)
     if layout.cols == 1 and target.cols > 1:
-        return _broadcast(writer, name, op)
+        return _read_at(_broadcast(writer, name, op), op.quarter(index))
     first = op.source_cols[index] if op.source_cols else 0
-    part = part_registers(writer, name, first, op.dst_cols or target.tile.cols)
-    registers = part
+    registers = _read_at(part_registers(writer, name, first, op.dst_cols or target.tile.cols), op.quarter(index))
     if same_size and len(registers) != len(target_registers(writer, op)):
         raise UserError(
             f"{op.function}: {name} and {op.dst} have different layouts "
@@ -201,6 +203,11 @@ def source_registers(writer: RoleWriter, op: Elementwise, index: int, same_size:
             where=writer.where,
         )
     return registers
+
+
+def _read_at(registers: list[Operand], quarter: int | None) -> list[Operand]:
+    """The same registers of the subpartition in which a quarter lies."""
+    return registers if quarter is None else [replace(register, place=quarter) for register in registers]
 
 
 def part_registers(writer: RoleWriter, name: str, first_col: int, cols: int) -> list[Operand]:
@@ -288,12 +295,14 @@ def add_effects(
     dst: str,
     columns: tuple[int, ...] = (),
     part: tuple[int, int] | None = None,
+    quarters: Sequence[int] = (),
     **params: float | int | str,
 ) -> None:
     """Attach one effect a band to the last of its instructions (code from `start` on is in the order of bands).
 
     `columns`: of an elementwise operation the first column of each source, of a row reduction first and number of
-    columns of its source. `part`: first column and columns of the destination that are written.
+    columns of its source. `part`: first column and columns of the destination that are written. `quarters`: of each
+    source, the subpartition whose rows every weft reads.
     """
     target = writer.layout(dst)
     first, width = part or (0, target.cols)
@@ -302,6 +311,8 @@ def add_effects(
         reads = []
         for index, name in enumerate(sources):
             access = writer.tile_band(name, band)
+            if quarters and quarters[index] != OWN_ROWS:
+                access = replace(access, row=access.row + quarters[index] * access.rank_row, rank_row=0)
             if kind == "elementwise" and access.cols > 1:
                 column = columns[index] if columns else 0
                 access = replace(access, col=access.col + column, cols=min(access.cols, width))

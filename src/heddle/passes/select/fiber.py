@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Arrive, Mma, SetBusyBit, SetFiberNum, TakeToken
 from heddle.ir.tile_walk import Place, walk_body
 from heddle.ir.warp import Instruction
+from heddle.ir.warp_fiber import SUBPARTITIONS
 from heddle.passes.draft import BUSY_BIT, Draft, Operand, whole
 from heddle.passes.select.sm_90 import STEP_BYTES
 from heddle.passes.select.synchronisation import barrier_address
@@ -19,11 +22,16 @@ def lower_set_fiber_num(writer: RoleWriter, op: SetFiberNum) -> None:
 
 
 def lower_set_busy_bit(writer: RoleWriter, op: SetBusyBit) -> None:
-    """A mark on the tensor's registers, which `insert_busy_bits` turns into binds of the accesses before it."""
-    source = writer.tables.source(writer.where, writer.operation)
+    """A mark on the tensor's registers, which `insert_busy_bits` turns into binds of the accesses before it.
+
+    Who reads a tensor in all subpartitions gives it back in all of them.
+    """
     assert isinstance(op.tile, str)
-    row = Instruction(op=BUSY_BIT, bit=op.bit, source=source)
-    writer.code.append(Draft(row=row, src=tuple(whole(value) for value in writer.tile_values(op.tile))))
+    spread = op.bit == "empty" and writer.layout(op.tile).tile.read_by == "all"
+    places = range(SUBPARTITIONS) if spread else (None,)
+    registers = (replace(whole(value), place=place) for value in writer.tile_values(op.tile) for place in places)
+    row = Instruction(op=BUSY_BIT, bit=op.bit, source=writer.tables.source(writer.where, writer.operation))
+    writer.code.append(Draft(row=row, src=tuple(registers)))
 
 
 def lower_take_token(writer: RoleWriter, op: TakeToken) -> None:

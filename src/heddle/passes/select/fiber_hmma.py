@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile import CpAsync, LoadShared, Mma, PoolRef, SetBusyBit
+from heddle.ir.tile import CpAsync, LoadShared, Mma, PoolRef
 from heddle.ir.tile_walk import Place, walk_body
-from heddle.ir.warp import Access, DataObject, Instruction
+from heddle.ir.warp import Access, DataObject
 from heddle.ir.warp_fiber import SUBPARTITIONS
-from heddle.passes.draft import BUSY_BIT, ZERO, Draft, Operand, whole
+from heddle.passes.draft import ZERO, Operand, whole
 from heddle.passes.layout_to_warps import WarpLayout
 from heddle.passes.select import sm_80, stores
 from heddle.passes.select.writer import RoleWriter
@@ -89,16 +89,6 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
             effect = writer.effect("copy", [read], [written])
             atom = _atom(writer, op.dst, row // ATOM, col // ATOM)
             writer.emit("LDSM", atom, (address,), bytes=ATOM_BYTES, effect=effect)
-
-
-def lower_set_busy_bit(writer: RoleWriter, op: SetBusyBit) -> None:
-    """A mark on the tensor's registers; who reads a tensor in all subpartitions gives it back in all of them."""
-    assert isinstance(op.tile, str)
-    spread = op.bit == "empty" and writer.layout(op.tile).tile.read_by == "all"
-    places = range(SUBPARTITIONS) if spread else (None,)
-    registers = (replace(whole(value), place=place) for value in writer.tile_values(op.tile) for place in places)
-    row = Instruction(op=BUSY_BIT, bit=op.bit, source=writer.tables.source(writer.where, writer.operation))
-    writer.code.append(Draft(row=row, src=tuple(registers)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ halve issue slots, not lanes. Everything else is as on other generations.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Elementwise, Mask, RowReduce
 from heddle.passes.draft import Operand
@@ -88,7 +90,7 @@ def _pair(registers: list[Operand], index: int) -> Operand:
         return first
     assert first.value == second.value
     assert second.offset == first.offset + 1
-    return Operand(first.value, first.offset, 2)
+    return replace(first, count=2)
 
 
 def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
