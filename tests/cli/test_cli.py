@@ -14,7 +14,7 @@ from heddle.kernels.gemm.shape import GemmConfig
 from .conftest import Command
 
 RUN = ("run", "gemm", "--gpu", "h100", "--set", "m=2048", "--set", "n=2048", "--set", "k=2048")
-COMMANDS = ("machines", "kernels", "run", "compare", "tune", "check", "compile", "validate", "bench")
+COMMANDS = ("machines", "kernels", "run", "draw", "compare", "tune", "check", "compile", "validate", "bench")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -21,9 +21,7 @@ def unit_tracks(events: NDArray[Any], program: WarpProgram, machine: Machine, sm
     """Return the tracks of the units of one SM that did anything."""
     group = (sm_name, "units")
     tracks = []
-    matrix = [_span(record, program) for record in events[events["kind"] == EventKind.TENSOR]]
-    if matrix:
-        tracks.append(in_sequence((*group, "tensor"), matrix))
+    tracks += _matrix_tracks(events[events["kind"] == EventKind.TENSOR], program, machine, group)
     tracks += _pipe_tracks(events, program, machine, group)
     flights: dict[str, list[Slice]] = {}
     for record in events[np.isin(events["kind"], [EventKind.COPY, EventKind.STORE])]:
@@ -32,6 +30,18 @@ def unit_tracks(events: NDArray[Any], program: WarpProgram, machine: Machine, sm
     for name in sorted(flights):
         tracks += in_lanes((*group, name), flights[name])
     return tracks
+
+
+def _matrix_tracks(
+    records: NDArray[Any], program: WarpProgram, machine: Machine, group: tuple[str, ...]
+) -> list[Track]:
+    """Return the track of the SM's matrix unit, or one for each subpartition's, which weft-level products use."""
+    parts: dict[str, list[Slice]] = {}
+    for record in records:
+        of_weft = OPCODES[program.instructions[int(record["pc"])].op].unit is Unit.WEFT_MMA
+        name = f"tensor (subpartition {int(record['warp']) % machine.subpartitions})" if of_weft else "tensor"
+        parts.setdefault(name, []).append(_span(record, program))
+    return [in_sequence((*group, name), slices) for name, slices in sorted(parts.items())]
 
 
 def barrier_tracks(events: NDArray[Any], program: WarpProgram, sm_name: str) -> list[Track]:
@@ -68,6 +78,15 @@ def _span(record: Any, program: WarpProgram) -> Slice:
     return Slice(begin, max(begin + 1, int(record["end"])), name, details)
 
 
+def _issued(record: Any, program: WarpProgram, begin: int, end: int) -> Slice:
+    """Return the time that an instruction takes a pipe; a product is named by its line and has its warp."""
+    pc = int(record["pc"])
+    instruction = program.instructions[pc]
+    if instruction.shape is None:
+        return Slice(begin, end, instruction.op, {"pc": pc})
+    return Slice(begin, end, f"{instruction.op} {source_label(program, pc)}", {"pc": pc, "warp": int(record["warp"])})
+
+
 def _pipe_tracks(events: NDArray[Any], program: WarpProgram, machine: Machine, group: tuple[str, ...]) -> list[Track]:
     """Return the pipes that instructions occupy for a fixed time: one track a pipe (and subpartition)."""
     issues = events[(events["kind"] == EventKind.ISSUE) & (events["detail"] == 0)]
@@ -84,7 +103,7 @@ def _pipe_tracks(events: NDArray[Any], program: WarpProgram, machine: Machine, g
         part = int(record["warp"]) % machine.subpartitions if of_subpartition else -1
         begin = int(record["begin"])
         end = begin + max(1, -(-int(timing.initiation_cycles * 256) // 256))
-        busy.setdefault((timing.pipe, part), []).append(Slice(begin, end, instruction.op, {"pc": pc}))
+        busy.setdefault((timing.pipe, part), []).append(_issued(record, program, begin, end))
     return [
         in_sequence((*group, f"{pipe} (subpartition {part})" if part >= 0 else pipe), slices)
         for (pipe, part), slices in sorted(busy.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[import-untyped]
     Trace,
     TrackEvent,
@@ -17,10 +18,15 @@ from heddle.trace._slices import Detail, Slice, Track
 def read_trace(path: str | Path) -> tuple[list[Track], dict[str, Detail]]:
     """Return the tracks of a file that `write_trace` wrote, slices outermost first, and what it says about itself.
 
-    Raises UserError if slices do not nest or a packet names an unknown track.
+    Raises UserError if the file cannot be read or is no trace, slices do not nest or a packet names an unknown track.
     """
     trace = Trace()
-    trace.ParseFromString(Path(path).read_bytes())
+    try:
+        trace.ParseFromString(Path(path).read_bytes())
+    except DecodeError:
+        raise UserError(f"{path} is no trace", hint="write one with `heddle run ... --trace FILE.pftrace`") from None
+    except OSError as problem:
+        raise UserError(f"cannot read {path}: {problem.strerror or problem}") from None
     reader = _Reader()
     for packet in trace.packet:
         reader.packet(packet)
