@@ -18,6 +18,7 @@ from heddle.ir.warp_text import parse_program as parse_warp
 from heddle.ir.warp_text import print_program as print_warp
 from heddle.kernels.gemm.sm90_fiber_shape import FiberGemm
 from heddle.machine import machine
+from heddle.metrics.registers import register_profile
 from heddle.passes import compile_program
 from heddle.passes.verify_channels import VerifyChannels
 
@@ -138,3 +139,11 @@ def test_numbers_in_the_engines_order_show_a_fragment_that_is_not_held() -> None
 def test_a_depth_of_one_step_is_an_error() -> None:
     with pytest.raises(UserError, match="more than 64"):
         FiberGemm(m=SMALL.m, n=SMALL.n, k=64).items()
+
+
+def test_live_registers_of_a_role_are_its_own_and_the_pool_is_counted_once() -> None:
+    program = compiled(ONE_TILE)
+    profile = register_profile(program)
+    assert program.fiber is not None
+    assert profile.pool == program.fiber.pool_limit - program.fiber.pool_first > 0
+    assert all(profile.peak_of(role) <= most for role, most in profile.allocated.items())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from heddle.errors import UserError
-from heddle.machine import machine
+from heddle.machine import machine, with_fiber
 from heddle.machine.positions import locate
 
 
@@ -225,3 +225,33 @@ def test_positions_of_nested_keys() -> None:
 def test_keys_inside_multi_line_strings_are_no_keys() -> None:
     places = locate('note = """\nsms = 3\n"""\nsms = 4\n', "f.toml")
     assert places["sms",].line == 4
+
+
+def test_a_file_inherits_fiber_features_and_switches_one_off(tmp_path: Path) -> None:
+    gpu = machine(write(tmp_path, 'inherits = "h100+fiber"\nregister_sharing = false\n'))
+    assert (gpu.name, gpu.dynamic_parallelism, gpu.fine_scheduling, gpu.register_sharing) == ("mine", True, True, False)
+
+
+def test_features_are_laid_over_a_machine_that_says_nothing_of_them(tmp_path: Path) -> None:
+    gpu = with_fiber(machine(write(tmp_path, 'inherits = "h100"\nsms = 144\n')))
+    assert (gpu.name, gpu.sms, gpu.dynamic_parallelism, gpu.register_sharing) == ("mine+fiber", 144, True, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('inherits = "h100"\nregister_sharing = false\n', "register_sharing = false"),
+        ('inherits = "h100"\nmax_wefts_per_subpartition = 16\n', "max_wefts_per_subpartition = 16"),
+        ('inherits = "h100"\ndynamic_parallelism = false\n', "dynamic_parallelism = false"),
+    ],
+)
+def test_a_feature_that_a_file_switches_off_is_not_switched_on(tmp_path: Path, text: str, said: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(UserError, match=f"mine has {said} .*mine.toml:2.*this mode would make it"):
+        with_fiber(machine(path))
+
+
+@pytest.mark.parametrize("field", ["sharing_scope", "busy_bits"])
+def test_every_value_of_a_machine_with_features_has_their_source(field: str) -> None:
+    assert "no FIBER feature" not in machine("h100+fiber").provenance[field].source
+    assert "no FIBER feature" in machine("h100").provenance[field].source

@@ -29,7 +29,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="heddle",
-    help="Simulate GPU kernels on A100, H100 and B200, cycle by cycle, without a GPU.",
+    help="Simulate GPU kernels on A100, H100, H200 and B200, cycle by cycle, without a GPU.",
     epilog="Example: heddle run gemm --gpu h100 --set m=4096 --set n=4096 --set k=4096",
     add_completion=False,
     rich_markup_mode=None,

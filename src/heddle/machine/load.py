@@ -26,6 +26,7 @@ NO_FEATURE = "no FIBER feature in this machine"
 """The source of what today's GPUs lack."""
 FIBER = "fiber"
 """The file of features that "+fiber" lays over a machine."""
+SUFFIX = f"+{FIBER}"
 _META = {"unit", "kind", "source", "note"}
 
 
@@ -48,10 +49,9 @@ def machine(name_or_path: str | Path) -> Machine:
 
     Raises UserError with the place of the first mistake.
     """
-    name = str(name_or_path)
-    path = _find(name.removesuffix(f"+{FIBER}"), None, Path())
+    path = _find(str(name_or_path).removesuffix(SUFFIX), None, Path())
     draft = _read(path, ())
-    if name.endswith(f"+{FIBER}"):
+    if str(name_or_path).endswith(SUFFIX):
         _lay_over(draft, PRESETS / f"{FIBER}.toml")
     for feature, info in FIELDS.items():
         if info.group == OPTIONAL_GROUP and feature not in draft.provenance:
@@ -68,14 +68,40 @@ def machine(name_or_path: str | Path) -> Machine:
 
 
 def with_fiber(base: Machine) -> Machine:
-    """Return a machine with all FIBER features, as "+fiber" does for a preset; one that has features stays as it is."""
+    """Return a machine with all FIBER features, as "+fiber" does for a preset; one that has features stays as it is.
+
+    Raises UserError if the machine's file itself says otherwise of a feature.
+    """
     if base.dynamic_parallelism:
         return base
     draft = _Draft(values={"name": base.name})
     _lay_over(draft, PRESETS / f"{FIBER}.toml")
+    for feature in draft.values.keys() & FIELDS.keys() - {"name"}:
+        _agrees(base, feature, draft.values[feature])
     ops = {name: OpTiming(**timing) for name, timing in draft.values.pop("ops").items()}
-    changed = base.replace(**draft.values, ops={**base.ops, **ops})
-    return dataclasses.replace(changed, provenance={**base.provenance, **draft.provenance})
+    changed = base.replace(**draft.values, ops={**ops, **base.ops})
+    return dataclasses.replace(changed, provenance={**draft.provenance, **_stated(base)})
+
+
+def _stated(base: Machine) -> dict[str, Provenance]:
+    """What the machine's own file says; the rest of a machine without features is that there are none."""
+    return {name: origin for name, origin in base.provenance.items() if origin.source != NO_FEATURE}
+
+
+def _agrees(base: Machine, feature: str, value: Any) -> None:
+    """Refuse to switch on what a file has switched off."""
+    stated = _stated(base).get(feature)
+    if stated is not None and getattr(base, feature) != value:
+        given = getattr(base, feature)
+        raise UserError(
+            f"{base.name} has {feature} = {_toml(given)} ({stated.source}); this mode would make it {_toml(value)} and "
+            "switch all FIBER features on",
+            hint=f'write inherits = "...{SUFFIX}" in the file, so that it has the features except those that it names',
+        )
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _lay_over(draft: _Draft, path: Path) -> None:
@@ -114,10 +140,12 @@ def _read(path: Path, chain: tuple[Path, ...]) -> _Draft:
         place = places.get(("inherits",))
         if not isinstance(base, str):
             raise UserError(f"inherits = {base!r}: needs the name of a preset or a path", where=place)
-        parent = _find(base, place, path.parent)
+        parent = _find(base.removesuffix(SUFFIX), place, path.parent)
         if parent in chain or parent == path:
             raise UserError(f"inherits = {base!r}: the files inherit from each other", where=place)
         draft = _read(parent, (*chain, path))
+        if base.endswith(SUFFIX):
+            _lay_over(draft, PRESETS / f"{FIBER}.toml")
     draft.places.update(places)
     if "name" not in raw and base is not None:
         raw["name"] = path.stem

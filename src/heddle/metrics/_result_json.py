@@ -145,6 +145,8 @@ def _registers(result: SimResult, program: WarpProgram, profile: bool) -> dict[s
             role: {"peak_live": live.peak_of(role), "allocated": live.allocated[role]} for role in live.allocated
         },
     }
+    if program.fiber is not None:
+        section["pool"] = live.pool
     if profile:
         issues = _pipes.issues_by_pc(result)
         section["live_profile"] = {

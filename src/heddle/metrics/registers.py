@@ -1,4 +1,6 @@
-"""Live-register profile of a warp program: how many vector registers hold a value that is still needed.
+"""Live-register profile of a warp program: how many vector registers of a role hold a value that is still needed.
+
+Registers of the pool (mode fiber) belong to the FIBER-thread and not to a role; they are not counted here.
 
 A plain backward data flow over the program's branches, one bit a register. It is independent of the compiler's own
 liveness pass, so the two can be compared.
@@ -21,11 +23,15 @@ _BRANCHES = (Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM, Unit.SPLIT, Unit.REJOIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterProfile:
-    """Live registers at each instruction [pc] of the whole program, and the instructions that each role reaches."""
+    """Live registers at each instruction [pc] of the whole program, and the instructions that each role reaches.
+
+    `pool`: registers of each subpartition that pool tensors take (mode fiber), for all wefts together.
+    """
 
     live: NDArray[np.int64]
     role_pcs: dict[str, NDArray[np.int64]]
     allocated: dict[str, int]  # registers a thread of each role
+    pool: int = 0
 
     @property
     def peak(self) -> int:
@@ -58,14 +64,17 @@ def register_profile(program: WarpProgram) -> RegisterProfile:
         live[pc] = (written | uses | (live_after[pc] & ~kills)).bit_count()
     reached = {role.name: _reached(program, role) for role in program.roles}
     return RegisterProfile(
-        live=live, role_pcs=reached, allocated={r.name: r.registers_per_thread for r in program.roles}
+        live=live,
+        role_pcs=reached,
+        allocated={role.name: role.registers_per_thread for role in program.roles},
+        pool=program.fiber.pool_limit - program.fiber.pool_first if program.fiber is not None else 0,
     )
 
 
 def _mask(*registers: Register | None) -> int:
     bits = 0
     for register in registers:
-        if register is not None and register.index != RZ:
+        if register is not None and register.index != RZ and register.place is None:
             bits |= ((1 << register.count) - 1) << register.index
     return bits
 

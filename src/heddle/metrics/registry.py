@@ -128,6 +128,12 @@ _PLAIN = (
         "launch__registers_per_thread",
     ),
     Metric(
+        "registers.pool",
+        "vector registers a subpartition",
+        "pool_limit - pool_first",
+        "Registers that pool tensors take, for all wefts together (mode fiber only).",
+    ),
+    Metric(
         "simulation.instructions_per_s", "warp instructions/s", "issued / wall_s", "Speed of the simulation itself."
     ),
     Metric("simulation.fast_forwarded", "share", "skipped cycles / cycles", "Cycles skipped as exact repeats."),

@@ -118,6 +118,8 @@ def register_table(document: Document) -> Table:
         # a profile ends at the most that are ever live
         shares = [percent(profile[role].get(str(count), 0.0)) if role in profile else "" for count in _MANY_LIVE]
         table.add_row(role, str(row["peak_live"]), str(row["allocated"]), *shares)
+    if "pool" in document["registers"]:
+        table.add_row("pool, for all roles", "", str(document["registers"]["pool"]), *[""] * len(above))
     return table
 
 
