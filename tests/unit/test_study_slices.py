@@ -58,6 +58,15 @@ def test_a_cut_keeps_the_first_items_and_shortens_their_loops() -> None:
     assert part.work.grid == 10
 
 
+def test_nothing_follows_the_last_items_of_a_cut() -> None:
+    gpu, kernel = machine("b200+fiber"), find_kernel("attention")
+    params = kernel.check({"batch": 2, "seqlen_q": 8192, "seqlen_kv": 128})
+    program = pipeline.compile_kernel("attention", gpu, params, mode="fiber")
+    part = slices.cut(program, 3 * program.work.grid, 1)
+    last = part.work.items[:, part.work.attributes.index("next")] == 0
+    assert list(np.flatnonzero(last)) == list(range(2 * program.work.grid, 3 * program.work.grid))
+
+
 def test_turns_count_each_item_by_its_busiest_role() -> None:
     gpu, kernel = machine("h100"), find_kernel("gemm")
     params = kernel.check({"m": 256, "n": 512, "k": 640})

@@ -198,12 +198,17 @@ class Stream:
     cta_step: int = 0
 
 
+FOLLOWING = "next"
+"""How the names of attributes begin that tell an item of the one that follows it on its cluster."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:
     """Work items, one row each, with named integer attributes, and how CTAs (or clusters) get them.
 
     `static`: persistent; cluster c runs items c, c + grid, ...; `launch`: one cluster an item, new clusters start as
     old ones end; `dynamic`: persistent; the next item goes to the cluster that asks first. `grid` = clusters launched.
+    Attributes whose names begin with `FOLLOWING` say of the cluster's next item what it is; 0 where none follows.
     """
 
     attributes: tuple[str, ...]

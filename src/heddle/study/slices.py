@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from heddle import metrics, pipeline
 from heddle.ir.opcodes import OPCODES, Unit
-from heddle.ir.warp import WarpProgram
+from heddle.ir.warp import FOLLOWING, WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim.launch import LaunchPlan, plan_launch
 from heddle.sim.memory_spaces import stream_spaces
@@ -66,6 +66,8 @@ def cut(program: WarpProgram, rows: int, most: int) -> WarpProgram:
     counted = _counted(program)
     if counted is not None:
         items[:, counted] = np.minimum(items[:, counted], most)
+    following = [name.startswith(FOLLOWING) for name in work.attributes]
+    items[max(0, len(items) - work.grid) :, following] = 0  # nothing follows the last wave of a slice
     return dataclasses.replace(program, work=dataclasses.replace(work, items=items, grid=min(work.grid, len(items))))
 
 
