@@ -43,6 +43,12 @@ def test_report_holds_every_section() -> None:
         assert part in shown
 
 
+def test_figures_of_the_paper_stand_below_the_profile() -> None:
+    figure = {"share": 0.26, "what": "CPI in synchronisation", "where": "Fig. 2(b)"}
+    lines = text(render.report({**document(), "paper": {"synchronisation": figure}})).splitlines()
+    assert lines[-1].rstrip() == "The paper: 26.0 % (CPI in synchronisation; Fig. 2(b))."
+
+
 def test_stall_table_starts_with_issued_and_hides_what_never_happens() -> None:
     lines = [line for line in text(render.stall_table(document())).splitlines() if "%" in line]
     assert lines[0].split()[1] == "issued"

@@ -63,3 +63,13 @@ def test_the_machine_hash_is_that_of_the_machine_asked_for(simulated: list[float
     one = run(request("gemm", gpu, clock_mhz=1500, texts=SIZES))
     other = run(request("gemm", gpu.replace(clock_sustained_mhz=1400.0), clock_mhz=1500, texts=SIZES))
     assert one["provenance"]["machine_hash"] != other["provenance"]["machine_hash"]
+
+
+def test_a_profile_of_flash_attention_4_has_the_papers_synchronisation(simulated: list[float]) -> None:
+    attention = {"batch": "1", "heads_q": "1", "seqlen_q": "256"}
+    asked = request("attention", "b200", clock_mhz=1500, profile=True, texts=attention)
+    assert run(asked)["paper"]["synchronisation"]["share"] == 0.26
+
+
+def test_a_profile_of_another_kernel_has_no_figure_of_the_paper(simulated: list[float]) -> None:
+    assert run(request("gemm", "b200", clock_mhz=1500, profile=True, texts=SIZES))["paper"] == {}

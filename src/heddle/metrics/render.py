@@ -133,6 +133,12 @@ def synchronisation_text(document: Document) -> str:
     )
 
 
+def paper_text(document: Document) -> str:
+    """Return a line for each figure that the paper states of this kernel's profile; needs a result with `paper`."""
+    figures = document["paper"].values()
+    return "\n".join(f"The paper: {percent(f['share'])} ({f['what']}; {f['where']})." for f in figures)
+
+
 def roofline_text(document: Document) -> str:
     """Return one line on the roofline position."""
     place = document["roofline"]
@@ -159,6 +165,8 @@ def report(document: Document) -> RenderableType:
         parts += [line_table(document), register_table(document)]
     if "synchronisation" in document:
         parts.append(synchronisation_text(document))
+    if document.get("paper"):
+        parts.append(paper_text(document))
     return Group(*parts)
 
 

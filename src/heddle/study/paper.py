@@ -31,6 +31,14 @@ def figure(kernel: str, architecture: str, params: Mapping[str, Any]) -> Figure:
     return found
 
 
+def profile_figures(kernel: str, architecture: str, mode: str) -> Figure:
+    """Return what the paper says of today's attention kernel beside its speed (`share`, `what`, `where` by name)."""
+    if kernel != "attention" or mode != "simt":
+        return {}
+    found: Figure = figures()["profile"].get(architecture, {})
+    return found
+
+
 def heads(params: Mapping[str, Any]) -> str:
     """Return mha, gqa or mqa as the paper uses the words, an empty string for another grouping."""
     group = params["heads_q"] // params["heads_kv"]

@@ -16,6 +16,7 @@ from heddle.metrics.provenance import machine_hash
 from heddle.study import store
 from heddle.study.choose import Choice, choose, shortlist
 from heddle.study.clock import AtClock, settle
+from heddle.study.paper import profile_figures
 from heddle.study.rank import FULL_TURNS, FULL_TURNS_FIBER, check_turns, loop_turns
 from heddle.study.requests import Request, request, request_of
 from heddle.study.tiles import pinned
@@ -81,6 +82,8 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
         "clock_mhz": choice_clock(asked),
         "from_slices": choice.from_slices,
     }
+    if asked.profile:
+        row["paper"] = dict(profile_figures(asked.kernel, machine.architecture, asked.mode))
     return _with_launch(row, machine) if asked.includes_launch else row
 
 
