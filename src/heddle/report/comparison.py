@@ -52,7 +52,7 @@ def figures(row: Row) -> Table:
     base = row["baseline"]["cycles"]
     table.add_row("cycles", *(f"{run['cycles']:,}" for run in runs.values()))
     table.add_row("speed-up", *(_times(base / run["cycles"]) for run in runs.values()))
-    for name, key in (("tensor use", "tensor_utilization"), ("issue slots used", "issue_utilization")):
+    for name, key in (("tensor (useful FLOPs)", "tensor_utilization"), ("issue slots used", "issue_utilization")):
         table.add_row(name, *(percent(run[key]) for run in runs.values()))
     table.add_row("occupancy", *(percent(run["occupancy"]) for run in runs.values()))
     table.add_row("configuration", *(str(run["params"].get("config", "")) for run in runs.values()))

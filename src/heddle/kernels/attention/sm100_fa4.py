@@ -34,7 +34,7 @@ def attention_fa4(
     for tile in memory.tiles:
         softmax = Softmax(k, problem, config, memory, tile, late[tile.index])
         with k.role(f"softmax{tile.index}", warps=GROUP_WARPS, registers=softmax_registers):
-            k.sync()
+            memory.meet()
             for item in k.work():
                 softmax.run(item, has)
     with k.role("correction", warps=GROUP_WARPS, registers=correction_registers):
@@ -54,7 +54,7 @@ def load(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> Non
     Two tiles take V of a block before K of the next; a single tile, whose scores are a block ahead, after it.
     """
     pair = config.groups > 1
-    k.sync()
+    memory.meet()
     for item in k.work():
         memory.load_query(memory.tiles[0], item)
         memory.load_block(memory.k_global, item, item.last)
@@ -75,7 +75,7 @@ def load(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> Non
 def store(k: Builder, memory: Memory) -> None:
     """Copy staged tiles of O to global memory, and give their memory back once it is read."""
     copies = memory.d // memory.strip
-    k.sync()
+    memory.meet()
     for item in k.work():
         for tile in memory.tiles:
             tile.staged.wait(memory.item)

@@ -26,7 +26,7 @@ class Correction:
     def run(self, has: dict[str, bool]) -> None:
         """All work items; O needs no rescaling before its first product."""
         k, memory = self.k, self.memory
-        k.sync()
+        memory.meet()
         self.pass_on()
         for item in k.work():
             for tile in memory.tiles:
@@ -70,7 +70,7 @@ class Correction:
         k, memory = self.k, self.memory
         for tile in memory.tiles:
             tile.stats_full.wait(memory.stats)
-            k.load(self.factor, tile.factor[:])
+            memory.get_factor(tile, self.factor)
             k.elementwise("check", self.factor, self.factor)
             if len(memory.tiles) == 1:
                 tile.values_done.wait(memory.values)
@@ -96,7 +96,7 @@ class Correction:
         """Divide O by the sums and put it into shared memory; the next item's first product may then overwrite it."""
         k, memory = self.k, self.memory
         tile.stats_full.wait(memory.stats)
-        k.load(self.factor, tile.factor[:])
+        memory.get_factor(tile, self.factor)
         tile.stats_empty.arrive(memory.stats)
         k.elementwise("max", self.factor, self.factor, scalars=(LEAST_SUM,))
         k.elementwise("reciprocal", self.factor, self.factor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import ROWS
-from heddle.lang import Builder, GlobalHandle, Index, Item
+from heddle.lang import Builder, GlobalHandle, Index, Item, RegisterHandle
 
 GROUP_WARPS = 4
 """One warp for each quarter of the 128 lanes of tensor memory."""
@@ -18,16 +18,17 @@ class Tile:
 
     `scores_full`: S is there, and with it everything that the matrix warp issued before. `weights_full`: three quarters
     of P are written and O is rescaled. `weights_last`: the rest of P. `values_done` (of a single tile): the values of a
-    block are added. `stats_full`: a row factor (or sum) is in shared memory; `stats_empty`: it was read. `output_full`:
-    O is complete; `staged`: it is in shared memory; `sent`: it has left it.
+    block are added. `stats_full`: a row factor (or sum) is in shared memory (`pooled`: in registers that wefts share);
+    `stats_empty`: it was read. `output_full`: O is complete; `staged`: it is in shared memory; `sent`: it has left it.
     """
 
-    def __init__(self, k: Builder, problem: AttentionProblem, keys: int, slots: int, index: int) -> None:
+    def __init__(self, k: Builder, problem: AttentionProblem, keys: int, slots: int, index: int, pooled: bool) -> None:
         d, dtype = problem.head_dim, problem.dtype
         self.index = index
         self.query = k.shared(f"q{index}", (ROWS, d), dtype)
         self.out = k.shared(f"out{index}", (ROWS, d), problem.output_dtype)
-        self.factor = k.shared(f"factor{index}", (ROWS, 1), "fp32", swizzle_bytes=0)
+        self.factor = None if pooled else k.shared(f"factor{index}", (ROWS, 1), "fp32", swizzle_bytes=0)
+        self.pooled_factor = k.pool(f"factor{index}", (ROWS, 1), "fp32")[0] if pooled else None
         self.scores = k.tensor_memory(f"s{index}", (ROWS, keys), "fp32", stages=slots)
         self.weights = k.tensor_memory(  # of 16-bit elements: the second half of the columns of S
             f"p{index}", (ROWS, keys), dtype, stages=slots, overlays=self.scores, overlay_col=keys // 2
@@ -50,12 +51,21 @@ class Tile:
 class Memory:
     """All memory of a CTA.
 
-    Rings: `blocks` of K and V in turn; `step`: slots of scores, `ahead` the one that is computed next; `stats`, `item`,
-    `values`: phases only.
+    `wefts`: the kernel is of mode fiber; `pooled`: row factors pass through registers that wefts share. Rings: `blocks`
+    of K and V in turn; `step`: slots of scores, `ahead` the one that is computed next; `stats`, `item`, `values`: phases
+    only.
     """
 
-    def __init__(self, k: Builder, problem: AttentionProblem, config: AttentionConfig) -> None:
-        self.k, self.config, self.d = k, config, problem.head_dim
+    def __init__(
+        self,
+        k: Builder,
+        problem: AttentionProblem,
+        config: AttentionConfig,
+        *,
+        wefts: bool = False,
+        pooled: bool = False,
+    ) -> None:
+        self.k, self.config, self.d, self.wefts = k, config, problem.head_dim, wefts
         self.strip = STRIP_BYTES // problem.element_bytes
         layout, suffix = planes(problem, config), "_packed" if config.packed else ""
         queries = (layout.count, layout.rows, self.d)
@@ -64,7 +74,7 @@ class Memory:
         self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
         self.k_global, self.v_global = (k.tensor(name, keys, problem.dtype) for name in ("K", "V"))
         slots = 2 if config.groups == 1 else 1  # a single tile's next scores are made beside its softmax
-        self.tiles = tuple(Tile(k, problem, config.tile_n, slots, index) for index in range(config.groups))
+        self.tiles = tuple(Tile(k, problem, config.tile_n, slots, index, pooled) for index in range(config.groups))
         self.block = k.shared("kv", (config.tile_n, self.d), problem.dtype, stages=config.stages)
         self.blocks = k.ring("blocks", config.stages)
         self.full = k.barrier("kv_full", arrivals=1, stages=config.stages)
@@ -72,6 +82,27 @@ class Memory:
         self.step, self.stats, self.item = k.ring("step", slots), k.ring("stats", 1), k.ring("item_ring", 1)
         if slots > 1:
             self.ahead, self.values = k.ring("ahead", slots), k.ring("values", 1)
+
+    def meet(self) -> None:
+        """Wait until all barriers are set up; wefts are spawned when they are."""
+        if not self.wefts:
+            self.k.sync()
+
+    def put_factor(self, tile: Tile, column: RegisterHandle) -> None:
+        """Row factors, or sums, on their way to the correction group."""
+        if tile.factor is not None:
+            self.k.store(tile.factor[:], column)
+        else:
+            assert tile.pooled_factor is not None
+            self.k.elementwise("copy", tile.pooled_factor, column)
+
+    def get_factor(self, tile: Tile, column: RegisterHandle) -> None:
+        """The same in the correction group."""
+        if tile.factor is not None:
+            self.k.load(column, tile.factor[:])
+        else:
+            assert tile.pooled_factor is not None
+            self.k.elementwise("copy", column, tile.pooled_factor)
 
     def load_query(self, tile: Tile, item: Item) -> None:
         """Start the copy of a tile of Q once the last one's scores are all computed."""

@@ -50,7 +50,7 @@ class PairProducts(Products):
     def run(self, has: dict[str, bool]) -> None:
         """All work items; the products of scores are one block ahead of those of values."""
         k, memory = self.k, self.memory
-        k.sync()
+        memory.meet()
         for item in k.work():
             for tile in memory.tiles:
                 tile.query_full.wait(memory.item)
@@ -105,7 +105,7 @@ class SingleProducts(Products):
         """All work items."""
         k, memory = self.k, self.memory
         tile = memory.tiles[0]
-        k.sync()
+        memory.meet()
         for item in k.work():
             tile.query_full.wait(memory.item)
             self.next_scores(tile)

@@ -56,7 +56,7 @@ class Softmax:
                 with k.when(getattr(item, name)):
                     for _ in k.range(getattr(item, name), name=name):
                         self.step(item, None, rescales=rescales)
-        k.store(self.tile.factor[:], self.total)
+        self.memory.put_factor(self.tile, self.total)
         self.give_stats()
 
     def step(self, item: Item, col: Index | None, *, first: bool = False, rescales: bool = False) -> None:
@@ -70,7 +70,7 @@ class Softmax:
             self.first_maximum()
         else:
             self.next_maximum(rescales)
-            k.store(tile.factor[:], self.change)
+            memory.put_factor(tile, self.change)
         self.give_stats()
         k.elementwise("scaled_sub", self.scores, self.scores, self.scaled, scalars=(self.scale,))
         for part in range(self.keys // FRAGMENT):

@@ -12,6 +12,7 @@ from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import BARRIER_BYTES, PAIR_HEAD_DIM, ROWS
 from heddle.kernels.attention.sm100_fiber import attention_fiber
 from heddle.kernels.attention.sm100_fiber_config import CHUNKS, FiberConfig, shared_bytes, work_items
+from heddle.kernels.attention.sm100_fiber_phased import LITERAL, PHASED
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
@@ -96,5 +97,6 @@ SM100_FIBER = NativeKernel(
     build=build,
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
+    instead=(PHASED, LITERAL),
 )
-"""The FIBER-native attention of B200."""
+"""The FIBER-native attention of B200; without bits its roles are those of FlashAttention 4, with barriers."""

@@ -130,6 +130,11 @@ PHASED: Mapping[str, dict[type[t.Op], Handler]] = {
         t.Arrive: fiber.lower_phased_arrive,
         t.SetFiberNum: fiber.lower_set_fiber_num,
     },
+    "sm_100": {
+        **GENERATIONS["sm_100"],
+        t.Arrive: fiber.lower_phased_arrive,
+        t.SetFiberNum: fiber.lower_set_fiber_num,
+    },
 }
 """The same for kernels of mode fiber that barriers order, for machines without full and empty bits."""
 NESTED = {
