@@ -51,9 +51,9 @@ class Tile:
 class Memory:
     """All memory of a CTA.
 
-    `wefts`: the kernel is of mode fiber; `pooled`: row factors pass through registers that wefts share. Rings: `blocks`
-    of K and V in turn; `step`: slots of scores, `ahead` the one that is computed next; `stats`, `item`, `values`: phases
-    only.
+    `wefts`: the kernel is of mode fiber; `pooled`: row factors pass through registers that wefts share. Rings:
+    `blocks` of K and V in turn; `step`: slots of scores, `ahead` the one that is computed next; `stats`, `item` and
+    `values` have phases only.
     """
 
     def __init__(
