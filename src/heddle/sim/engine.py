@@ -5,6 +5,7 @@ from __future__ import annotations
 from heddle.errors import UnsupportedError, UserError, unknown_name
 from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
+from heddle.sim.ideal import AS_IT_IS, Ideal
 from heddle.sim.memory_system import L2State, Mode
 from heddle.sim.result import SimResult
 from heddle.sim.scheduler import Policy
@@ -26,6 +27,7 @@ def simulate(
     clock_mhz: float | None = None,
     l2_state: L2State = "warm",
     max_cycles: int | None = None,
+    ideal: Ideal = AS_IT_IS,
 ) -> SimResult:
     """Simulate a program on a machine (docs/reference/engine.md) and return cycles, stalls, pipe use and traffic.
 
@@ -50,6 +52,7 @@ def simulate(
         fast_forward=fast_forward,
         clock_mhz=clock_mhz,
         l2_state=l2_state,
+        ideal=ideal,
     )
     limits = [limit for limit in (until, max_cycles) if limit is not None]
     ended = sim.run(min(limits) if limits else None)

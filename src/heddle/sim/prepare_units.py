@@ -135,12 +135,18 @@ def _matrix_shape(program: WarpProgram, machine: Machine, pc: int) -> tuple[int,
 
 
 def _wgmma(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Names) -> None:
-    m, n, k, size, rate = _matrix_shape(program, machine, pc)
+    m, n, k, size, _ = _matrix_shape(program, machine, pc)
     form = program.instructions[pc].form
     row[c.X_BYTES] = (n * k + (m * k if form == "ss" else 0)) * size
     row[c.X_SHARED] = transfer_ticks(int(row[c.X_BYTES]), machine.shared_bytes_per_cycle)
-    floor = cycles_to_ticks(machine.wgmma_floor_rs_cycles) if form == "rs" else 0
-    row[c.X_DURATION] = max(transfer_ticks(2 * m * n * k, rate), row[c.X_SHARED], floor)
+    row[c.X_DURATION] = max(product_ticks(program, machine, pc), row[c.X_SHARED])
+
+
+def product_ticks(program: WarpProgram, machine: Machine, pc: int) -> int:
+    """Return how long a warp-group instruction takes the matrix unit if its operands come in time."""
+    m, n, k, _, rate = _matrix_shape(program, machine, pc)
+    floor = cycles_to_ticks(machine.wgmma_floor_rs_cycles) if program.instructions[pc].form == "rs" else 0
+    return max(transfer_ticks(2 * m * n * k, rate), floor)
 
 
 def _tcgen05(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Names) -> None:

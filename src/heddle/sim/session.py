@@ -15,15 +15,19 @@ from heddle.machine.spec import Machine
 from heddle.sim import deadlock, fiber_faults
 from heddle.sim.collect import collect
 from heddle.sim.core import layout as c
+from heddle.sim.core.layout_ideal import H_IDEAL
 from heddle.sim.core_loader import Core, load_core, set_policy
 from heddle.sim.event_log import EventLog
 from heddle.sim.fast_forward import FastForward
+from heddle.sim.ideal import AS_IT_IS, Ideal
 from heddle.sim.launch import plan_launch
 from heddle.sim.memory_system import L2State, Mode, build_memory
 from heddle.sim.prepare import prepare
+from heddle.sim.prepare_ideal import idealised
 from heddle.sim.result import SimResult
 from heddle.sim.scheduler import Policy
 from heddle.sim.state import build_state, first_items
+from heddle.sim.state_ideal import add_ideal
 from heddle.sim.views import View
 
 LOGS = {"off": 0, "issue": 1, "all": 2, "sm0": 2}
@@ -62,6 +66,7 @@ class Sim:
         fast_forward: bool = True,
         clock_mhz: float | None = None,
         l2_state: L2State = "warm",
+        ideal: Ideal = AS_IT_IS,
     ) -> None:
         if log not in LOGS:
             raise unknown_name("log level", log, LOGS)
@@ -70,15 +75,17 @@ class Sim:
         self.machine, self.program, self.mode = machine, program, mode
         self.clock_mhz = machine.max_clock_mhz if clock_mhz is None else clock_mhz
         self.plan = plan_launch(program, machine)
-        self.rows = prepare(program, machine)
+        self.rows, tables = idealised(program, machine, prepare(program, machine), ideal)
         self.memory = build_memory(program, machine, self.plan, mode=mode, clock_mhz=self.clock_mhz, l2_state=l2_state)
         self.state, self.extent = build_state(program, machine, self.plan, mode)
+        if ideal.steps:
+            self.state = add_ideal(self.state, self.extent, ideal, tables)
         self._core: Core = load_core(engine)
         self._policy = set_policy(self.state, engine, scheduler)  # keeps a user's function alive
         self._log = EventLog(self.state, self.extent.sms if log != "sm0" else 1, LOGS[log])
         self.finished = False
         self._start(l2_state)
-        enabled = fast_forward and mode != "chip"
+        enabled = fast_forward and mode != "chip" and not ideal.steps
         self._forward = FastForward(program, self.extent, self.memory.buffer, enabled=enabled)
 
     def _start(self, l2_state: str) -> None:
@@ -124,6 +131,11 @@ class Sim:
                 break
             elif why == core.LOG_FULL:
                 self._log.grow(self.state)
+            elif why == core.DEADLOCK and self.state[H_IDEAL]:
+                raise UserError(
+                    f"{self.program.name}: deadlock in cycle {self.cycle} of an idealised simulation",
+                    hint="without oracles and switches the report says who waits for what",
+                )
             elif why == core.DEADLOCK:
                 raise UserError(self.deadlock_report(), hint="every wait needs an arrival that comes later or has come")
             else:

@@ -16,6 +16,7 @@ from heddle.ir.warp import Role, WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim.buffers import LINE_WORDS, zeros
 from heddle.sim.core import layout as c
+from heddle.sim.core.layout_ideal import H_PHASES
 from heddle.sim.launch import LaunchPlan
 
 Array = NDArray[np.int64]
@@ -162,6 +163,7 @@ def _fill_header(state: Array, extent: Extent, program: WarpProgram, machine: Ma
     state[c.H_WARPS], state[c.H_CTAS], state[c.H_CLUSTERS] = base["warps"], base["ctas"], base["clusters"]
     state[c.H_CLUSTER_COUNT], state[c.H_MB] = extent.groups * extent.slots, base["mbarriers"]
     state[c.H_WARP_COUNT] = extent.sms * c.SUBPARTITIONS * extent.bits
+    state[H_PHASES] = 1
     state[c.H_FULL_LOG] = extent.sms * (c.SUBPARTITIONS * (plan.cluster_size + 3 + c.RUNS) + 1)
 
 

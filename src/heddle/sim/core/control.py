@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heddle.sim.core.heap import Program, State, post
+from heddle.sim.core.ideal_window import begin
 from heddle.sim.core.layout import (
     B_ARRIVED,
     B_BYTES,
@@ -111,6 +112,7 @@ from heddle.sim.core.layout import (
     X_LINE,
 )
 from heddle.sim.core.layout_fiber import H_OWNERS
+from heddle.sim.core.layout_ideal import H_IDEAL
 from heddle.sim.core.meeting import check_meeting
 from heddle.sim.core.thread_end import end_threads
 from heddle.sim.core.wake import sleep
@@ -297,6 +299,8 @@ def launch_warp(M: State, P: Program, warp: int, item: int, ordinal: int, launch
     fetch(M, P, warp, M[warp + W_ROW], start)
     M[H_LIVE] += 1
     M[M[warp + W_CTA] + C_LIVE] += 1
+    if M[H_IDEAL] != 0:
+        begin(M, P, warp)
     sleep(M, warp, M[warp + W_FETCH], launch)
 
 

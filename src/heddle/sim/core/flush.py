@@ -20,17 +20,23 @@ from heddle.sim.core.layout import (
     ST_SEMAPHORE,
     ST_TIMED,
     W_BIT,
+    W_HELD,
     W_PHASE,
     W_PHASE_REASON,
     W_STATE,
     W_SUB,
     W_WORDS,
 )
+from heddle.sim.core.layout_ideal import H_IDEAL
 
 
 def flush_warp(M: State, P: Program, warp: int, t: int) -> None:
     """Account one warp's cycles before cycle t."""
     state = M[warp + W_STATE]
+    if M[H_IDEAL] != 0:
+        if state != ST_DEAD:
+            credit(M, P, warp, M[warp + W_HELD], t)
+        return
     if state == ST_TIMED and M[warp + W_PHASE] != 0:
         credit(M, P, warp, M[warp + W_PHASE_REASON], t)
     elif state == ST_CANDIDATE:

@@ -79,6 +79,7 @@ from heddle.sim.core.layout import (
     X_WARPS,
     X_WRITE,
 )
+from heddle.sim.core.layout_ideal import H_PHASES
 from heddle.sim.core.log import record, record_waits
 from heddle.sim.core.paths import next_path
 from heddle.sim.core.rows import is_off, released_of, unit_of
@@ -140,7 +141,7 @@ def advance_rings(M: State, P: Program, warp: int, cold: int) -> None:
         stage = M[warp + W_STAGE + ring] + 1
         if stage == M[H_DEPTH + ring]:
             stage = 0
-            M[warp + W_PARITY + ring] ^= 1
+            M[warp + W_PARITY + ring] = (M[warp + W_PARITY + ring] + 1) & M[H_PHASES]
         M[warp + W_STAGE + ring] = stage
 
 

@@ -8,6 +8,7 @@ from heddle.sim.core.control import launch_next
 from heddle.sim.core.fast_forward import look
 from heddle.sim.core.fiber_sync import meet_all
 from heddle.sim.core.heap import Program, State, drop_first, next_event
+from heddle.sim.core.ideal_step import step_ideal
 from heddle.sim.core.layout import (
     B_ARRIVED,
     B_BYTES,
@@ -53,6 +54,7 @@ from heddle.sim.core.layout import (
     X_BYTES,
     X_SHARED,
 )
+from heddle.sim.core.layout_ideal import H_IDEAL
 from heddle.sim.core.log import record_phase
 from heddle.sim.core.matrix_ops import write_back
 from heddle.sim.core.shared import add_backlog
@@ -137,6 +139,7 @@ def next_cycle(M: State) -> int:
 
 def run(M: State, P: Program, L: State, X: State, F: State, until: int) -> int:
     """Simulate up to cycle `until` (excluded) and say why it stopped: DONE, PAUSED, DEADLOCK, LOG_FULL or BROKEN."""
+    ideal = M[H_IDEAL]
     while True:
         t = next_cycle(M)
         if t >= INF:
@@ -149,7 +152,9 @@ def run(M: State, P: Program, L: State, X: State, F: State, until: int) -> int:
             return LOG_FULL
         begin_cycle(M, P, L, t)
         for i in range(M[H_SMS]):
-            if M[M[H_NEXT] + i] <= t:
+            if ideal != 0:
+                M[M[H_NEXT] + i] = step_ideal(M, P, L, X, M[H_SM] + i * S_WORDS, t)
+            elif M[M[H_NEXT] + i] <= t:
                 soon = step_sm(M, P, L, X, M[H_SM] + i * S_WORDS, t)
                 M[M[H_NEXT] + i] = soon
         if M[H_DRAINING] != 0:
