@@ -18,6 +18,7 @@ from heddle.machine.spec import Machine
 from heddle.metrics.provenance import machine_hash
 from heddle.passes.cuda_native import cuda_native
 from heddle.passes.manager import run_passes
+from heddle.sim.ideal import AS_IT_IS, Ideal
 from heddle.sim.memory_system import L2State, Mode
 from heddle.sim.result import SimResult
 from heddle.sim.session import Log
@@ -65,9 +66,10 @@ def simulate_program(
     l2_state: L2State = "warm",
     simulation: Mode = "representative",
     log: Log = "off",
+    ideal: Ideal = AS_IT_IS,
 ) -> SimResult:
     """Simulate: issue every warp instruction, cycle by cycle (docs/reference/engine.md)."""
-    return sim.simulate(program, machine, clock_mhz=clock_mhz, l2_state=l2_state, mode=simulation, log=log)
+    return sim.simulate(program, machine, clock_mhz=clock_mhz, l2_state=l2_state, mode=simulation, log=log, ideal=ideal)
 
 
 def explain(
@@ -90,11 +92,14 @@ def run_once(
     l2_state: L2State = "warm",
     simulation: Mode = "representative",
     profile: bool = False,
+    ideal: Ideal = AS_IT_IS,
 ) -> dict[str, Any]:
     """Do all of it once, at one clock and for one configuration, and return the result JSON."""
     program = compile_kernel(kernel, machine, params, config, mode)
     begin = time.perf_counter()
-    result = simulate_program(program, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation=simulation)
+    result = simulate_program(
+        program, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation=simulation, ideal=ideal
+    )
     wall_s = time.perf_counter() - begin
     row = explain(result, program, machine, clock_mhz=clock_mhz, wall_s=wall_s, profile=profile)
     return {**row, "kernel": kernel}

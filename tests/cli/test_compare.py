@@ -116,3 +116,40 @@ def test_bad_use_is_one_message(
 ) -> None:
     ended = heddle(*arguments)
     assert (ended.code, ended.out, message in ended.err) == (2, "", True)
+
+
+def test_oracles_and_switches_stand_beside_what_others_publish(heddle: Command, simulated: list[str]) -> None:
+    ended = heddle("compare", "attention", "--gpu", "h100", "--oracle", "--jobs", "1", "--set", "batch=1")
+    assert ended.code == 0, ended.err
+    for text in ("Oracles", "1.21x", "1.18x", "1.10x", "Switched off", "35.44 %"):
+        assert text in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--oracle", "dq"), "unknown oracle 'dq'"),
+        (("--off", "bariers"), "did you mean"),
+        (("--oracle", "dp,"), "empty name"),
+        (("--oracle", "dp,dp"), "twice"),
+        (("--oracle", "dp", "--off", "order"), "two studies"),
+        (("--oracle", "dp", "--mode", "fiber"), "not about mode fiber"),
+        (("--oracle", "dp", "--trace", "x.pftrace"), "as it is"),
+    ],
+)
+def test_oracles_that_mean_nothing_are_refused(heddle: Command, arguments: tuple[str, ...], message: str) -> None:
+    ended = heddle("run", "gemm", "--gpu", "h100", *SMALL, *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+
+
+def test_what_is_idealised_is_in_the_result(heddle: Command, simulated: list[str]) -> None:
+    row = compared_run(heddle, "--oracle", "fs,dp")
+    assert (row["ideal"]["oracle"], row["ideal"]["speedup"]) == (["dp", "fs"], 1.0)
+
+
+def compared_run(heddle: Command, *arguments: str) -> dict[str, Any]:
+    ended = heddle("run", "gemm", "--gpu", "h100", *SMALL, *arguments, "--json", "-")
+    assert ended.code == 0, ended.err
+    row: dict[str, Any] = json.loads(ended.out)
+    return row

@@ -130,6 +130,19 @@ def assignments(texts: Iterable[str] | None) -> dict[str, str]:
     return values
 
 
+def names_in(option: str, text: str | None) -> tuple[str, ...]:
+    """Split the value of an option, `a,b`, into names. Raises UserError if there are none or one is given twice."""
+    if text is None:
+        return ()
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UserError(f"{option} {text!r} has an empty name", hint=f"for example {option} a,b")
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{option} names {name!r} twice")
+    return tuple(names)
+
+
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
     """Show progress on standard error if it is a terminal; the function takes (done, total, what)."""

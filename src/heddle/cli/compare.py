@@ -31,6 +31,9 @@ def command(
     parameters: Assignments = None,
     every: Annotated[bool, typer.Option("--all", help="The table of all kernels, GPUs and sizes; resumable.")] = False,
     ablate: Annotated[bool, typer.Option("--ablate", help="Add the steps from the baseline to all of FIBER.")] = False,
+    oracle: Annotated[
+        bool, typer.Option("--oracle", help="Add today's kernel with something idealised; part of --ablate on sm_90.")
+    ] = False,
     clock_mhz: Annotated[
         float | None, typer.Option("--clock-mhz", metavar="X", help="SM clock of all runs; else the baseline's.")
     ] = None,
@@ -50,8 +53,10 @@ def command(
     if trace in STANDARD_OUTPUT:
         raise UserError("--trace writes a binary file, not to standard output")
     values = assignments(parameters)
-    if every and (kernel or values or ablate or trace):
-        raise UserError("--all takes no kernel, --set, --ablate or --trace", hint="--gpu G is one machine's part of it")
+    if every and (kernel or values or ablate or oracle or trace):
+        raise UserError(
+            "--all takes no kernel, --set, --ablate, --oracle or --trace", hint="--gpu G is one machine's part of it"
+        )
     if not every and (kernel is None or gpu is None):
         raise UserError("compare needs a kernel and --gpu G, or --all", hint=f"for example: {EXAMPLE}")
     check_store()
@@ -63,8 +68,8 @@ def command(
 
     with progress("comparing") as report:
         row = compare(
-            str(kernel), str(gpu), ablate=ablate, clock_mhz=clock_mhz, l2_state=l2, jobs=jobs, progress=report,
-            texts=values,
+            str(kernel), str(gpu), ablate=ablate, oracle=oracle, clock_mhz=clock_mhz, l2_state=l2, jobs=jobs,
+            progress=report, texts=values,
         )  # fmt: skip
         if trace is not None:
             write_timeline(row, str(gpu), trace)

@@ -16,6 +16,7 @@ from heddle.cli.common import (
     check_outputs,
     check_store,
     emit,
+    names_in,
     progress,
 )
 from heddle.errors import UserError
@@ -39,6 +40,12 @@ def command(
         str | None, typer.Option("--trace", metavar="FILE.pftrace", help="Write a timeline for ui.perfetto.dev.")
     ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Add stalls by source line and by instruction.")] = False,
+    oracle: Annotated[
+        str | None, typer.Option("--oracle", metavar="NAMES", help="Idealise, comma-separated: dp, fs, rs.")
+    ] = None,
+    off: Annotated[
+        str | None, typer.Option("--off", metavar="NAMES", help="Switch off, comma-separated: order, barriers, data.")
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Simulate a kernel: time, where the cycles go, and what limits it."""
@@ -48,10 +55,12 @@ def command(
     check_outputs(json=json_file, trace=trace)
     if trace in STANDARD_OUTPUT:
         raise UserError("--trace writes a binary file, not to standard output")
+    if trace is not None and (oracle or off):
+        raise UserError("--trace shows the machine as it is: it takes no --oracle or --off")
     check_store()
     asked = request(
         kernel, gpu, mode=mode, clock_mhz=clock_mhz, l2_state=l2, simulation=simulation, profile=profile,
-        texts=assignments(parameters),
+        oracle=names_in("--oracle", oracle), off=names_in("--off", off), texts=assignments(parameters),
     )  # fmt: skip
     with progress("simulating") as report:
         row = run(asked, progress=report)

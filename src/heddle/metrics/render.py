@@ -37,11 +37,18 @@ def _table(title: str, *columns: str) -> Table:
 def headline(document: Document) -> str:
     """Return kernel, GPU, parameters, time and rate in two lines."""
     parameters = " ".join(f"{name}={value}" for name, value in document["params"].items())
+    ideal = f"\n{_ideal_text(document['ideal'])}" if "ideal" in document else ""
     return (
         f"{document['kernel']} on {document['gpu']} ({document['mode']}): {parameters}\n"
         f"{document['time_us']:.2f} us, {document['tflops']:.1f} TFLOP/s, {document['cycles']} cycles at"
-        f" {document['clock_mhz']:.0f} MHz ({document['provenance']['clock_source']})"
+        f" {document['clock_mhz']:.0f} MHz ({document['provenance']['clock_source']}){ideal}"
     )
+
+
+def _ideal_text(ideal: Mapping[str, Any]) -> str:
+    """Say what is idealised in a run, and what that gives."""
+    what = f"oracle {', '.join(ideal['oracle'])}" if ideal["oracle"] else f"{', '.join(ideal['off'])} off"
+    return f"{what}: {ideal['speedup']:.3f}x over the machine as it is ({ideal['baseline_cycles']} cycles)"
 
 
 def speed_of_light_table(document: Document) -> Table:

@@ -23,6 +23,8 @@ def report(row: Row) -> RenderableType:
     parts: list[RenderableType] = [heading(row), figures(row), units(row), stalls(row)]
     if "ablation" in row:
         parts.append(ablation(row))
+    if "oracles" in row:
+        parts += [oracles(row), switches(row), SWITCHES_NOTE]
     parts += [f"no {name}: {reason}" for name, reason in _absent_runs(row)]
     return Group(*parts, summary(row))
 
@@ -83,6 +85,34 @@ def ablation(row: Row) -> Table:
         use = percent(step["tensor_utilization"])
         table.add_row(step["features"], f"{step['cycles']:,}", _times(step["speedup"]), use, step["config"])
     return table
+
+
+def oracles(row: Row) -> Table:
+    """Return today's kernel under each oracle, the paper's speed-up beside it."""
+    table = _table("Oracles: today's kernel, idealised", "oracle", "cycles", "speed-up", "tensor use", "paper")
+    for step in row["oracles"]:
+        table.add_row(", ".join(step["oracle"]), *_outcome(step, _times(step["speedup"])), _times(step["paper"]))
+    return table
+
+
+def switches(row: Row) -> Table:
+    """Return the change of today's time with something switched off, what GTSim publishes beside it."""
+    table = _table("Switched off", "off", "cycles", "change", "tensor use", "GTSim")
+    for step in row["switches"]:
+        change = "" if step["change"] is None else f"{100 * step['change']:+.1f} %"
+        error = step["gtsim_error_percent"]
+        table.add_row(", ".join(step["off"]), *_outcome(step, change), "" if error is None else f"{error:.2f} %")
+    return table
+
+
+SWITCHES_NOTE = "GTSim: error of its FP8 GEMM time without these edges (1.55 % with all), not a change of time."
+
+
+def _outcome(step: Row, figure: str) -> tuple[str, str, str]:
+    """Return cycles, a figure and tensor use of a row; why it is absent in the last column."""
+    if step["cycles"] is None:
+        return "absent", "", step["absent"]
+    return f"{step['cycles']:,}", figure, percent(step["tensor_utilization"])
 
 
 def overview(rows: Iterable[Row]) -> Table:

@@ -70,8 +70,8 @@ def _tiles(program: WarpProgram, instruction: Instruction, copies: Mapping[str, 
             continue
         if access.ring is not None and access.ring != reference.ring:
             raise UnsupportedError(
-                f"{program.name}: {instruction.op} reads {access.object} by ring {access.ring}, which is filled by ring "
-                f"{reference.ring}"
+                f"{program.name}: {instruction.op} reads {access.object} by ring {access.ring}, "
+                f"which is filled by ring {reference.ring}"
             )
         size = phase_bytes(program, reference.name)
         if not size:

@@ -5,118 +5,23 @@ The tables are appended to the rows of the program; `core.layout_ideal` has thei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.errors import UnsupportedError
-from heddle.ir.opcodes import OPCODES, Unit
-from heddle.ir.warp import RZ, Instruction, Register, WarpProgram
+from heddle.ir.opcodes import Unit
+from heddle.ir.warp import Instruction, WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim.core import layout as c
 from heddle.sim.core import layout_ideal as d
 from heddle.sim.ideal import Ideal
 from heddle.sim.ideal_tiles import Tile, tiles_of
+from heddle.sim.ideal_units import PRODUCTS, destinations_of, kind_of, sources_of, unit_of, units_of
 from heddle.sim.prepare import branch_targets
 from heddle.sim.prepare_units import product_ticks
-
-MEETINGS = frozenset({Unit.BARRIER_SYNC, Unit.BARRIER_ARRIVE, Unit.CLUSTER_SYNC})
-WAITS = frozenset({Unit.MBARRIER_WAIT, Unit.BARRIER_SYNC, Unit.CLUSTER_SYNC, Unit.SEM_ACQUIRE})
-BRANCHES = frozenset({Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM, Unit.EXIT})
-SYNCHRONISATION = MEETINGS | WAITS | {Unit.MBARRIER_EXPECT, Unit.MBARRIER_ARRIVE, Unit.SEM_RELEASE}
-"""What does nothing where barriers are off."""
-REGISTER_UNITS = frozenset({Unit.FIXED, Unit.VARIABLE})
-SET_PREDICATES = frozenset({"FSETP", "ISETP", "PLOP3", "R2P"})
-READ_PREDICATES = frozenset({"FSEL", "SEL", "PLOP3"})
-PRODUCTS = frozenset({Unit.WGMMA})
-TOUCHES_DATA = frozenset({Unit.WGMMA, Unit.SHARED, Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE})
-
-
-def unit_of(instruction: Instruction) -> Unit:
-    """Return the unit of an instruction."""
-    return OPCODES[instruction.op].unit
-
-
-def registers(group: Iterable[Register]) -> tuple[int, ...]:
-    """Return the registers that operands name, RZ left out."""
-    return tuple(r.index + i for r in group if not (r.place is None and r.index == RZ) for i in range(r.count))
-
-
-def sources_of(instruction: Instruction) -> tuple[int, ...]:
-    """Return what an instruction reads: operands, accumulators, predicates."""
-    group = list(instruction.src)
-    if instruction.dst is not None and is_matrix(instruction):
-        group.append(instruction.dst)
-    predicates = (d.PREDICATES,) if instruction.op in READ_PREDICATES else ()
-    return (*dict.fromkeys(registers(group)), *predicates)
-
-
-def destinations_of(instruction: Instruction) -> tuple[int, ...]:
-    """Return what an instruction writes."""
-    named = registers((instruction.dst,)) if instruction.dst is not None else ()
-    return (*named, d.PREDICATES) if instruction.op in SET_PREDICATES else named
-
-
-def is_matrix(instruction: Instruction) -> bool:
-    """Tell whether the destination is an accumulator."""
-    return instruction.op == "HMMA" or unit_of(instruction) in PRODUCTS
-
-
-def turns_of(program: WarpProgram) -> frozenset[int]:
-    """Return the named barriers that only order products: behind their BAR.SYNC nothing else touches data first."""
-    sync = [pc for pc, i in enumerate(program.instructions) if unit_of(i) is Unit.BARRIER_SYNC]
-    firsts: dict[int, set[Unit]] = {}
-    for pc in sync:
-        following = (unit_of(i) for i in program.instructions[pc + 1 :])
-        first = next((unit for unit in following if unit in TOUCHES_DATA or unit in BRANCHES), Unit.EXIT)
-        firsts.setdefault(program.instructions[pc].barrier_id, set()).add(first)
-    return frozenset(number for number, units in firsts.items() if units == {Unit.WGMMA})
-
-
-def matrix_pcs(program: WarpProgram) -> frozenset[int]:
-    """Return the instructions of the roles that issue products."""
-    found: set[int] = set()
-    for role in program.roles:
-        pcs = list(role_pcs(program, role.entry))
-        if any(unit_of(program.instructions[pc]) in PRODUCTS for pc in pcs):
-            found.update(pcs)
-    return frozenset(found)
-
-
-def role_pcs(program: WarpProgram, entry: int) -> Iterable[int]:
-    """Yield the instructions of a role, up to its EXIT."""
-    for pc in range(entry, len(program.instructions)):
-        yield pc
-        if unit_of(program.instructions[pc]) is Unit.EXIT:
-            return
-
-
-def units_of(program: WarpProgram, ideal: Ideal) -> list[Unit]:
-    """Return the unit of each instruction under what is idealised; what does nothing any more is a plain slot."""
-    turns = turns_of(program) if ideal.warp_products else frozenset()
-    products = matrix_pcs(program) if ideal.warp_products else frozenset()
-    found = []
-    for pc, instruction in enumerate(program.instructions):
-        unit = unit_of(instruction)
-        turn = unit in MEETINGS and unit is not Unit.CLUSTER_SYNC and instruction.barrier_id in turns
-        if (ideal.no_barriers and unit in SYNCHRONISATION) or turn or (ideal.warp_products and unit is Unit.WGMMA_ARRIVE):
-            unit = Unit.FIXED
-        elif unit is Unit.MBARRIER_ARRIVE and instruction.by == "group" and pc in products:
-            unit = Unit.WGMMA_SIGNAL
-        found.append(unit)
-    return found
-
-
-def kind_of(instruction: Instruction, unit: Unit) -> int:
-    """Return the KIND_* of an instruction that acts as `unit`."""
-    registers_only = unit_of(instruction) in REGISTER_UNITS
-    unnamed = registers_only and instruction.dst is None
-    kind = d.KIND_UNNAMED * unnamed
-    kind |= d.KIND_ORDERED * (not registers_only or unnamed or bool(instruction.advance))
-    kind |= d.KIND_FENCE * (unit in WAITS or unit in BRANCHES)
-    return kind | d.KIND_MATRIX * (unit in PRODUCTS)
 
 
 @dataclass(slots=True)
@@ -191,20 +96,20 @@ def starts_of(program: WarpProgram, kinds: Sequence[int]) -> list[int]:
 
 
 def prepare_ideal(
-    program: WarpProgram, rows: NDArray[np.int64], ideal: Ideal
+    program: WarpProgram, machine: Machine, rows: NDArray[np.int64], ideal: Ideal
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
     """Return the rows with the tables appended, and where they are and how long the longest piece is.
 
     Raises UnsupportedError for programs that an idealisation means nothing for.
     """
     units = units_of(program, ideal)
-    tiles = tiles_of(program) if ideal.no_barriers or ideal.warp_products else {}
+    tiles = tiles_of(program) if ideal.waits_for_tiles else {}
     kinds = [kind_of(i, unit) for i, unit in zip(program.instructions, units, strict=True)]
     count = len(program.instructions)
     tables = Tables(len(rows) + count * d.I_WORDS)
     pcs = np.zeros((count, d.I_WORDS), dtype=np.int64)
     for pc, instruction in enumerate(program.instructions):
-        change_unit(rows, pc, instruction, units[pc])
+        change_unit(rows, pc, instruction, units[pc], machine)
         pcs[pc, d.I_KIND] = kinds[pc]
         pcs[pc, d.I_SOURCES] = tables.listed(_other_sources(instruction, kinds[pc]))
         pcs[pc, d.I_DESTINATIONS] = tables.listed(destinations_of(instruction))
@@ -228,7 +133,7 @@ def _tile(tile: Tile) -> tuple[int, int, int, int]:
     return tile.barrier, tile.ring, tile.offset, tile.bytes
 
 
-def change_unit(rows: NDArray[np.int64], pc: int, instruction: Instruction, unit: Unit) -> None:
+def change_unit(rows: NDArray[np.int64], pc: int, instruction: Instruction, unit: Unit, machine: Machine) -> None:
     """Let a row act as another unit: a plain slot, or an arrival when a group's operands have been read."""
     if unit is unit_of(instruction):
         return
@@ -237,6 +142,7 @@ def change_unit(rows: NDArray[np.int64], pc: int, instruction: Instruction, unit
     rows[at] |= unit
     if unit is Unit.WGMMA_SIGNAL:
         rows[at] &= ~(c.BY_MASK << c.BY_SHIFT)
+        rows[rows[pc * c.P_WORDS + c.P_COLD] + c.X_EXTRA] = max(1, machine.mbarrier_arrive_cycles)
 
 
 def share_operands(rows: NDArray[np.int64], program: WarpProgram, machine: Machine) -> None:
@@ -262,7 +168,7 @@ def idealised(
         refuse(program, ideal)
     if ideal.shared_operands:
         share_operands(rows, program, machine)
-    return prepare_ideal(program, rows, ideal) if ideal.steps else (rows, {})
+    return prepare_ideal(program, machine, rows, ideal) if ideal.steps else (rows, {})
 
 
 def refuse(program: WarpProgram, ideal: Ideal) -> None:

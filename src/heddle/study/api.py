@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from heddle import pipeline
@@ -26,17 +27,19 @@ def run(
     l2_state: str = "warm",
     simulation: str = "representative",
     profile: bool = False,
+    oracle: Collection[str] = (),
+    off: Collection[str] = (),
     **params: Any,
 ) -> Result:
     """Simulate a kernel of the registry and return its result.
 
     `gpu`: a name, a TOML file or a machine. `params`: the kernel's parameters, and fields of its tile configuration to
-    pin them. Without `clock_mhz` the clock model decides; `l2_state` "warm" stands for a back-to-back loop. Raises
-    UserError.
+    pin them. Without `clock_mhz` the clock model decides; `l2_state` "warm" stands for a back-to-back loop. `oracle`
+    (dp, fs, rs) or `off` (order, barriers, data): what is idealised. Raises UserError.
     """
     asked = runs.request(
         kernel, gpu, mode=mode, clock_mhz=clock_mhz, l2_state=l2_state, simulation=simulation, profile=profile,
-        texts=params,
+        oracle=oracle, off=off, texts=params,
     )  # fmt: skip
     return Result(runs.run(asked))
 
@@ -52,6 +55,7 @@ def compare(
     gpu: str | Machine,
     *,
     ablate: bool = False,
+    oracle: bool = False,
     clock_mhz: float | None = None,
     l2_state: str = "warm",
     jobs: int | None = 1,
@@ -64,7 +68,7 @@ def compare(
     Raises UserError where today's kernel cannot run the problem.
     """
     row = comparisons.compare(
-        kernel, gpu, ablate=ablate, clock_mhz=clock_mhz, l2_state=l2_state, jobs=jobs, texts=params
+        kernel, gpu, ablate=ablate, oracle=oracle, clock_mhz=clock_mhz, l2_state=l2_state, jobs=jobs, texts=params
     )  # fmt: skip
     return Result(row)
 

@@ -15,7 +15,7 @@ from heddle.errors import UserError, unknown_name
 from heddle.kernels.registry import find_kernel
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
-from heddle.study import runs
+from heddle.study import idealised, runs
 from heddle.study.features import STEPS
 from heddle.study.paper import figure
 from heddle.study.pool import Progress, run_all
@@ -38,6 +38,7 @@ def compare(
     gpu: str | Machine,
     *,
     ablate: bool = False,
+    oracle: bool = False,
     clock_mhz: float | None = None,
     l2_state: str = "warm",
     jobs: int | None = None,
@@ -46,7 +47,8 @@ def compare(
 ) -> Row:
     """Return the comparison as docs/reference/results.md describes it. Raises UserError if the baseline cannot run.
 
-    `texts`: kernel parameters; each kernel chooses its own tile. `jobs`: processes, all cores by default.
+    `texts`: kernel parameters; each kernel chooses its own tile. `jobs`: processes, all cores by default. `oracle` adds
+    what today's kernel gains with something idealised; `ablate` does so too on the GPU that such studies are about.
     """
     machine = load_machine(gpu) if isinstance(gpu, str) else gpu
     values = dict(texts or {})
@@ -61,9 +63,16 @@ def compare(
     parts = [*_controls(at), _fiber("fiber", at, machine, values)]
     if ablate:
         parts += [_fiber(step.name, at, step.machine(machine), values) for step in STEPS]
+    oracle |= ablate and machine.architecture == idealised.ARCHITECTURE
+    if oracle:
+        parts += [Part(name, asked) for name, asked in idealised.questions(at).items()]
     results, absent = _answers(parts, jobs, progress)
     _fastest_control(results, absent)
-    return _comparison(at, baseline, results, absent, ablate)
+    row = _comparison(at, baseline, results, absent, ablate)
+    if oracle:
+        row["oracles"] = idealised.oracles(at, baseline, results, absent)
+        row["switches"] = idealised.switches(baseline, results, absent)
+    return row
 
 
 CONTROL = "control"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +51,16 @@ def _at_the_papers_size(params: Mapping[str, Any]) -> bool:
     setting = figures()["attention"]
     sizes = {params["seqlen_q"], params["seqlen_kv"]}
     return sizes == {setting["seqlen"]} and params["head_dim"] == setting["head_dim"]
+
+
+def oracle_speedup(architecture: str, names: Sequence[str]) -> float | None:
+    """Return the paper's speed-up of one oracle on FlashAttention 3; it has none of several together."""
+    found = figures()["oracle"].get(architecture, {}) if len(names) == 1 else {}
+    return float(found[names[0]]["speedup"]) if found else None
+
+
+def gtsim_error(off: Sequence[str]) -> float | None:
+    """Return the error that GTSim publishes without the edges of a switch, in per cent."""
+    switched = figures()["gtsim"]["switches"]
+    known = {("order",): "order", ("barriers",): "barriers", ("order", "barriers"): "both"}
+    return float(switched[known[tuple(off)]]) if tuple(off) in known else None

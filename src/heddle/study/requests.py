@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +17,7 @@ from heddle.kernels.registry import find_kernel
 from heddle.machine.load import available, with_fiber
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
+from heddle.sim.ideal import ideal, ordered_names
 from heddle.study.case_file import Case
 from heddle.study.implementations import implementation
 from heddle.study.tiles import config_fields
@@ -52,6 +53,8 @@ class Request:
     includes_launch: bool = False
     simulation: Mode = "representative"
     profile: bool = False
+    oracle: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
 
 
 def request(
@@ -63,9 +66,13 @@ def request(
     l2_state: str = "warm",
     simulation: str = "representative",
     profile: bool = False,
+    oracle: Collection[str] = (),
+    off: Collection[str] = (),
     texts: Mapping[str, Any] | None = None,
 ) -> Request:
     """Check a question. `texts` are kernel parameters and pinned tile fields, as text or values. Raises UserError.
+
+    `oracle`, `off`: what is idealised (`sim.ideal`); the tile and the clock are those of the machine as it is.
 
     The modes cuda-native and fiber lay the FIBER features over a machine that has none.
     """
@@ -82,6 +89,7 @@ def request(
         if given not in allowed:
             raise unknown_name(kind, given, allowed)
     _check_mode(found, machine, mode)
+    _check_ideal(mode, oracle, off)
     if mode != "simt":
         machine = with_fiber(machine)
     if clock_mhz is not None and not LEAST_CLOCK_MHZ <= clock_mhz <= machine.max_clock_mhz:
@@ -102,7 +110,19 @@ def request(
         rested=l2_state != "warm",
         simulation=cast("Mode", simulation),
         profile=profile,
+        oracle=ordered_names(oracle),
+        off=ordered_names(off),
     )
+
+
+def _check_ideal(mode: str, oracle: Collection[str], off: Collection[str]) -> None:
+    """Raise UserError for unknown oracles and switches, and where they mean nothing."""
+    ideal(oracle, off)
+    if mode != "simt" and (oracle or off):
+        raise UserError(
+            f"oracles and switches are about today's machine, not about mode {mode}",
+            hint="leave --mode out; what FIBER gives for its features is in `heddle compare --ablate`",
+        )
 
 
 def _check_mode(kernel: Kernel[Any], machine: Machine, mode: str) -> None:

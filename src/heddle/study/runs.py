@@ -13,6 +13,7 @@ from heddle.errors import UserError
 from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
 from heddle.metrics.provenance import machine_hash
+from heddle.sim.ideal import ideal
 from heddle.study import store
 from heddle.study.choose import Choice, choose, shortlist
 from heddle.study.clock import AtClock, settle
@@ -84,12 +85,29 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
     }
     if asked.profile:
         row["paper"] = dict(profile_figures(asked.kernel, machine.architecture, asked.mode))
+    if asked.oracle or asked.off:
+        row["ideal"] = _idealised(asked, row, _simulated(_as_it_is(asked), choice.config, clock))
     return _with_launch(row, machine) if asked.includes_launch else row
+
+
+def _as_it_is(asked: Request) -> Request:
+    """Return the question about the machine as it is: what tile and clock are chosen for."""
+    return dataclasses.replace(asked, oracle=(), off=())
+
+
+def _idealised(asked: Request, row: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:
+    """Say what is idealised in a row, and what it changes."""
+    return {
+        "oracle": list(asked.oracle),
+        "off": list(asked.off),
+        "baseline_cycles": baseline["cycles"],
+        "speedup": baseline["cycles"] / row["cycles"],
+    }
 
 
 def _settled(asked: Request, costly: bool) -> float:
     """Return the clock of the clock model; where a simulation is costly, the search begins where slices settle."""
-    quick = dataclasses.replace(asked, simulation="representative")  # chip mode is for the answer
+    quick = dataclasses.replace(_as_it_is(asked), simulation="representative")  # chip mode is for the answer
 
     def at(clock: float) -> AtClock:
         row = _simulated(quick, asked.config, clock)
@@ -119,7 +137,7 @@ def tile_choice(asked: Request, report: Progress) -> Choice:
         return Choice(config=asked.config)
     tried = candidates(asked)
     # chip mode is for the answer, not for the choice
-    quick = dataclasses.replace(asked, simulation="representative", profile=False)
+    quick = dataclasses.replace(_as_it_is(asked), simulation="representative", profile=False)
     turns = _turns(asked, tried)
     check_turns(asked.kernel, min(turns, default=0))
     costly = len(tried) > 1 and max(turns, default=0) > _full_turns(asked)
@@ -207,11 +225,11 @@ def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = Fal
         return pipeline.run_once(
             asked.kernel, asked.machine, asked.params, config,
             mode=asked.mode, clock_mhz=clock, l2_state=asked.l2_state, simulation=asked.simulation, profile=profile,
+            ideal=ideal(asked.oracle, asked.off),
         )  # fmt: skip
 
-    return store.remembered(
-        {**_described(asked, config, clock), "simulation": asked.simulation, "profile": profile}, simulated
-    )
+    options = {"simulation": asked.simulation, "profile": profile, "oracle": asked.oracle, "off": asked.off}
+    return store.remembered({**_described(asked, config, clock), **options}, simulated)
 
 
 def _estimated(asked: Request, config: Any, clock: float) -> dict[str, Any]:

@@ -33,10 +33,6 @@ from heddle.sim.core.layout_ideal import H_IDEAL
 def flush_warp(M: State, P: Program, warp: int, t: int) -> None:
     """Account one warp's cycles before cycle t."""
     state = M[warp + W_STATE]
-    if M[H_IDEAL] != 0:
-        if state != ST_DEAD:
-            credit(M, P, warp, M[warp + W_HELD], t)
-        return
     if state == ST_TIMED and M[warp + W_PHASE] != 0:
         credit(M, P, warp, M[warp + W_PHASE_REASON], t)
     elif state == ST_CANDIDATE:
@@ -60,4 +56,8 @@ def flush_warp(M: State, P: Program, warp: int, t: int) -> None:
 def flush_accounts(M: State, P: Program, t: int) -> None:
     """Account all warps' cycles before cycle t."""
     for i in range(M[H_WARP_COUNT]):
-        flush_warp(M, P, M[H_WARPS] + i * W_WORDS, t)
+        warp = M[H_WARPS] + i * W_WORDS
+        if M[H_IDEAL] == 0:
+            flush_warp(M, P, warp, t)
+        elif M[warp + W_STATE] != ST_DEAD:
+            credit(M, P, warp, M[warp + W_HELD], t)

@@ -113,17 +113,30 @@ def condition_from(M: State, P: Program, warp: int, row: int, t: int) -> int:
     elif unit == BULK_WAIT:
         until = groups_end(M, M[warp + W_BULK_COUNT], warp + W_BULK, P[cold + X_PENDING])
     elif unit == SEM_ACQUIRE:
-        reason = SEMAPHORE
-        if M[H_SEMAPHORES_WAIT] != 0 and M[semaphore_of(M, P, warp, cold) + A_VALUE] < P[cold + X_PENDING]:
-            until = INF
+        until, reason = semaphore_from(M, P, warp, cold), SEMAPHORE
     elif M[H_IDEAL] & (IDEAL_BARRIERS | IDEAL_PRODUCTS) != 0:
-        until, reason = tiles_from(M, P, warp, row), MBARRIER
-        if until == 0 and ((unit >= BARRIER_SYNC and unit <= CLUSTER_SYNC) or unit == EXIT):
-            until, reason = M[M[warp + W_IDEAL] + O_GUARD], GMMA
+        return ideal_from(M, P, warp, row, unit, t)
     if until > t:
         M[warp + W_HELD] = reason
         return int(until)
     return t
+
+
+def ideal_from(M: State, P: Program, warp: int, row: int, unit: int, t: int) -> int:
+    """What takes the place of waits: a product needs its tiles, a meeting that products have read what is given up."""
+    until, reason = tiles_from(M, P, warp, row), MBARRIER
+    if until == 0 and ((unit >= BARRIER_SYNC and unit <= CLUSTER_SYNC) or unit == EXIT):
+        until, reason = M[M[warp + W_IDEAL] + O_GUARD], GMMA
+    if until > t:
+        M[warp + W_HELD] = reason
+        return int(until)
+    return t
+
+
+def semaphore_from(M: State, P: Program, warp: int, cold: int) -> int:
+    """Return 0 if a semaphore has the value that is waited for, else INF."""
+    waits = M[H_SEMAPHORES_WAIT] != 0 and M[semaphore_of(M, P, warp, cold) + A_VALUE] < P[cold + X_PENDING]
+    return INF if waits else 0
 
 
 def phase_from(M: State, P: Program, warp: int, cold: int) -> int:

@@ -145,7 +145,7 @@ def issue_acting(M: State, P: Program, L: State, X: State, sub: int, warp: int, 
     if released_of(P, row) != 0:
         release_counters(M, P, warp, row, t + own)
     unit = unit_of(P, row)
-    if M[H_IDEAL] & IDEAL_PRODUCTS != 0 and (unit == WGMMA or unit == WGMMA_COMMIT or unit == WGMMA_WAIT):
+    if M[H_IDEAL] & IDEAL_PRODUCTS != 0 and unit in (WGMMA, WGMMA_COMMIT, WGMMA_WAIT):
         if unit == WGMMA:
             issue_product(M, P, sub, warp, row, t)
         else:

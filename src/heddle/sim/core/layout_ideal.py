@@ -1,4 +1,4 @@
-"""Layout of what idealised simulations add (docs/reference/engine.md, section 10).
+"""Layout of what idealised simulations add (docs/reference/engine.md, section 9).
 
 Names: H_ header, Q_ subpartition, W_ warp, I_ per pc in `P`, D_ record of a straight piece of code in `P`, O_ record of
 a warp in `M`.
@@ -18,7 +18,7 @@ Q_MATRIX_SPANS = 109  # address of the spans in which it works: laid out as thos
 Q_MATRIX_WARP = 111  # warp that it worked for last
 Q_MATRIX_OPEN = 15  # 1: its group of products has not been closed
 
-W_IDEAL = 318  # address of the warp's record
+W_IDEAL = 320  # address of the warp's record
 
 # ---- a pc
 I_PIECE = 0  # address of the piece that starts here, 0 if control never comes here

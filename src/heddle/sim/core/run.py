@@ -137,9 +137,17 @@ def next_cycle(M: State) -> int:
     return int(t)
 
 
+def step(M: State, P: Program, L: State, X: State, i: int, t: int) -> None:
+    """Simulate cycle t of the i-th SM, if something can happen there."""
+    if M[H_IDEAL] != 0:
+        M[M[H_NEXT] + i] = step_ideal(M, P, L, X, M[H_SM] + i * S_WORDS, t)
+    elif M[M[H_NEXT] + i] <= t:
+        soon = step_sm(M, P, L, X, M[H_SM] + i * S_WORDS, t)
+        M[M[H_NEXT] + i] = soon
+
+
 def run(M: State, P: Program, L: State, X: State, F: State, until: int) -> int:
     """Simulate up to cycle `until` (excluded) and say why it stopped: DONE, PAUSED, DEADLOCK, LOG_FULL or BROKEN."""
-    ideal = M[H_IDEAL]
     while True:
         t = next_cycle(M)
         if t >= INF:
@@ -152,11 +160,7 @@ def run(M: State, P: Program, L: State, X: State, F: State, until: int) -> int:
             return LOG_FULL
         begin_cycle(M, P, L, t)
         for i in range(M[H_SMS]):
-            if ideal != 0:
-                M[M[H_NEXT] + i] = step_ideal(M, P, L, X, M[H_SM] + i * S_WORDS, t)
-            elif M[M[H_NEXT] + i] <= t:
-                soon = step_sm(M, P, L, X, M[H_SM] + i * S_WORDS, t)
-                M[M[H_NEXT] + i] = soon
+            step(M, P, L, X, i, t)
         if M[H_DRAINING] != 0:
             end_drained(M, t)
         M[H_TIME] = t + 1
