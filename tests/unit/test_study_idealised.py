@@ -23,11 +23,11 @@ CASES = {
 
 
 def simulated(kernel: str, *, oracle: str = "", off: str = "", engine: str = "compiled", **changes: Any) -> SimResult:
-    h100 = machine("h100").replace(sms=4)
+    h100 = machine("h100")
     params = find_kernel(kernel).check(CASES[kernel] | changes)
     program = pipeline.compile_kernel(kernel, h100, params)
     what = ideal([n for n in oracle.split(",") if n], [n for n in off.split(",") if n])
-    return simulate(program, h100, l2_state="cold", mode="sm", engine=engine, ideal=what)
+    return simulate(program, h100, l2_state="cold", engine=engine, ideal=what)
 
 
 def change(kernel: str, off: str) -> float:
@@ -43,7 +43,7 @@ def test_barriers_off_changes_more_than_order_off(kernel: str) -> None:
 
 @pytest.mark.parametrize("names", ["dp", "fs", "dp,fs,rs"])
 def test_the_core_without_compilation_does_the_same(names: str) -> None:
-    small = {"seqlen_q": 128, "seqlen_kv": 352, "heads_q": 1}
+    small = {"seqlen_q": 128, "seqlen_kv": 176, "heads_q": 1}
     results = [simulated("attention", oracle=names, engine=engine, **small) for engine in ("compiled", "python")]
     assert results[0].cycles == results[1].cycles
     assert (results[0].stalls_pc == results[1].stalls_pc).all()
