@@ -260,6 +260,7 @@ class Mma(Op):
     register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory, a shared or in tensor memory; `ctas` =
     2 for a CTA pair. A transposed b is read by ldmatrix.trans, or through a descriptor (16-bit types only). Mode fiber
     on sm_80: a in registers, b a pool tensor that all subpartitions read.
+    `start` (there): the part of b, of those in different subpartitions, whose columns come first.
     `accumulate` False: the first k-step overwrites acc; "first_iteration": overwrites when the counter of `loop` is 0.
     """
 
@@ -271,6 +272,7 @@ class Mma(Op):
     ctas: int = 1
     b_transposed: bool = False
     plus: str | None = None
+    start: int = 0
 
     @property
     def columns(self) -> int:

@@ -63,7 +63,7 @@ def _wefts(program: tile.TileProgram) -> None:
                 hint="leave it out",
             )
         own = {pool.name for pool in program.pool if pool.read_by == "own"}
-        pool = (own & {*register_reads(op)}) | ({pool.name for pool in program.pool} & {*register_writes(op)})
+        pool = own & {*register_reads(op), *register_writes(op)}
         if pool and first_weft(program, place.role) % SUBPARTITIONS:
             raise UserError(
                 f"role {place.role.name!r} begins at weft {first_weft(program, place.role)} and uses pool tensor "
@@ -123,12 +123,15 @@ def _channels(program: tile.TileProgram) -> None:
 def _read_as_declared(program: tile.TileProgram) -> None:
     """What all subpartitions read is the second operand of products, or read quarter by quarter, and that is all."""
     shared = {pool.name for pool in program.pool if pool.read_by == "all"}
+    undivided = {pool.name for pool in program.pool if pool.warp_grid == (1, 1)}
     for op, _ in walk(program):
         second = op.b.tile if isinstance(op, tile.Mma) and isinstance(op.b, tile.PoolRef) else None
         quarters = _quarters(op)
         others = list(register_reads(op))
         for name in (*quarters, *([second] if second is not None else [])):
             others.remove(name)
+        if isinstance(op, tile.Mma) and op.a in undivided:
+            others.remove(str(op.a))
         wrong = next((name for name in others if name in shared), None)
         if wrong is not None:
             raise UserError(

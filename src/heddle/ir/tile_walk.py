@@ -110,3 +110,17 @@ def reading_subpartitions(program: tile.TileProgram, name: str) -> tuple[int, ..
         first_weft(program, role) + rank for role in program.roles if role.name in roles for rank in range(role.warps)
     ]
     return tuple(sorted(weft % SUBPARTITIONS for weft in wefts))
+
+
+def role_subpartitions(program: tile.TileProgram, role: tile.RoleBody) -> tuple[int, ...]:
+    """Return the subpartition of each weft of a role."""
+    first = first_weft(program, role)
+    return tuple(weft % SUBPARTITIONS for weft in range(first, first + role.warps))
+
+
+def home_subpartitions(program: tile.TileProgram, name: str) -> tuple[int, ...]:
+    """Return where the parts of a pool tensor lie: with the wefts of the role that writes it (none: everywhere)."""
+    for role in program.roles:
+        if any(name in register_writes(op) for op, _ in walk_body(role.body, Place(role))):
+            return role_subpartitions(program, role)
+    return tuple(range(SUBPARTITIONS))

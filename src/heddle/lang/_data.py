@@ -298,13 +298,15 @@ class DataOps(SyncOps):
         ctas: int = 1,
         transposed: bool = False,
         plus: RegisterHandle | None = None,
+        start: int = 0,
     ) -> None:
         """Start acc += a @ b.T with a [m, k], b [n, k]; with `first=i` the iteration i = 0 overwrites acc.
 
         `transposed`: b is [k, n] and the product a @ b (16-bit types). `ctas` = 2 (sm_100): a pair of CTAs, each with
         its own rows of a and acc, and half of the columns of the product in its b. `plus` (mode fiber): acc =
         plus + a @ b.T, where the sum grows in `plus` and only the last step writes acc: no partial sum is seen there;
-        with `accumulate=False` acc = a @ b.T, and `plus` is where it grows.
+        with `accumulate=False` acc = a @ b.T, and `plus` is where it grows. `start`: of a b that lies in several
+        subpartitions, the part whose columns come first; wefts that start with different parts ask for different ports.
         """
         where = caller()
         rows, depth = (a.tile.rows, a.tile.cols) if isinstance(a, RegisterHandle) else (a.ref.rows, a.ref.cols)
@@ -325,6 +327,7 @@ class DataOps(SyncOps):
                 ctas=ctas,
                 b_transposed=transposed,
                 plus=plus.tile.name if plus is not None else None,
+                start=start,
                 where=where,
             )
         )

@@ -180,6 +180,8 @@ class RegisterHandle:
 
     def quarter(self, subpartition: int) -> RegisterQuarter:
         """Return the quarter of a pool tensor's rows that lies in a subpartition, as a source of `elementwise`."""
+        if self.tile.warp_grid != (SUBPARTITIONS, 1):
+            raise UserError(f"{self.tile.name!r} is not divided among four wefts along its rows", where=caller())
         if not 0 <= subpartition < SUBPARTITIONS:
             raise UserError(
                 f"quarter {subpartition} of {self.tile.name!r}; there are 0 to {SUBPARTITIONS - 1}", where=caller()

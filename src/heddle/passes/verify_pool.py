@@ -8,10 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heddle.errors import InternalError
+from heddle.ir.tile_walk import role_subpartitions
 from heddle.ir.warp_fiber import SUBPARTITIONS, WINDOW
 from heddle.machine.spec import Machine
 from heddle.passes.draft import DraftProgram, Operand, RoleDraft
 
+Register = tuple[int, int]
+"""Subpartition and number."""
 Owner = tuple[str, str]
 """("role", its name) or ("pool", the tensor)."""
 
@@ -22,12 +25,12 @@ class VerifyPool:
 
     def run(self, program: DraftProgram, machine: Machine) -> DraftProgram:
         """Check all operands of all roles and return the program unchanged."""
-        owners: dict[int, Owner] = {}
+        owners: dict[Register, Owner] = {}
         for role in program.roles:
             for draft in role.code:
                 for operand in (*draft.dst, *draft.src):
                     if operand.value.file in ("vector", "pool"):
-                        _claim(owners, role, operand, machine)
+                        _claim(owners, program, role, operand, machine)
                 for operand in draft.dst:
                     if operand.value.file in ("vector", "pool"):
                         _writable(role, operand)
@@ -42,7 +45,9 @@ def _numbers(role: RoleDraft, operand: Operand) -> range:
     return range(first, first + operand.count)
 
 
-def _claim(owners: dict[int, Owner], role: RoleDraft, operand: Operand, machine: Machine) -> None:
+def _claim(
+    owners: dict[Register, Owner], program: DraftProgram, role: RoleDraft, operand: Operand, machine: Machine
+) -> None:
     pool = operand.value.file == "pool"
     owner: Owner = ("pool", operand.value.tile) if pool else ("role", role.body.name)
     numbers = _numbers(role, operand)
@@ -54,8 +59,11 @@ def _claim(owners: dict[int, Owner], role: RoleDraft, operand: Operand, machine:
     for number in numbers:
         if number % WINDOW == WINDOW - 1 or not 0 <= number < machine.vector_registers // SUBPARTITIONS:
             raise InternalError(f"{role.body.name}: {operand.value.name} has register {number}, which no name reaches")
-        if owners.setdefault(number, owner) != owner:
-            raise InternalError(f"register {number} of a subpartition belongs to {owners[number]} and to {owner}")
+        homes = role_subpartitions(program.tile, role.body) if operand.place is None else (operand.place,)
+        for home in homes:
+            if owners.setdefault((home, number), owner) != owner:
+                other = owners[home, number]
+                raise InternalError(f"register {number} of a subpartition belongs to {other} and to {owner}")
 
 
 def _writable(role: RoleDraft, operand: Operand) -> None:
@@ -66,8 +74,8 @@ def _writable(role: RoleDraft, operand: Operand) -> None:
             )
 
 
-def _one_range(owners: dict[int, Owner]) -> None:
-    pool = [number for number, owner in owners.items() if owner[0] == "pool"]
-    for number, owner in owners.items():
+def _one_range(owners: dict[Register, Owner]) -> None:
+    pool = [number for (_, number), owner in owners.items() if owner[0] == "pool"]
+    for (_, number), owner in owners.items():
         if pool and owner[0] == "role" and min(pool) <= number <= max(pool):
             raise InternalError(f"register {number} of role {owner[1]} lies inside the pool")

@@ -27,27 +27,43 @@ class Memory:
         self.kv_shared = [k.shared(name, (config.tile_n, d), dtype, stages=config.stages) for name in ("k", "v")]
         self.rings = [k.ring(f"{name}_ring", config.stages) for name in ("k", "v")]
         self.queries = [k.pool(f"queries_{b}", (BLOCK_M, d), dtype)[0] for b in range(config.groups)]
-        self.keys = k.pool("keys", (config.tile_n, d), dtype, read_by="all")[0]
-        self.values = k.pool("values", (config.tile_n, d), dtype, read_by="all", wefts=(1, 4))[0]
+        self.declare_keys_and_values(problem)
+
+    def declare_keys_and_values(self, problem: AttentionProblem) -> None:
+        """Declare both in the pool: K divided along its keys, V along the elements of a head."""
+        shape = (self.config.tile_n, problem.head_dim)
+        self.keys = self.k.pool("keys", shape, problem.dtype, read_by="all")[0]
+        self.values = self.k.pool("values", shape, problem.dtype, read_by="all", wefts=(1, 4))[0]
 
     def load_keys(self, item: Item, has_steady: bool) -> None:
         """Q once, and K block by block."""
-        k = self.k
+        self.copy_queries(item)
+        self._first_copies(item, 0)
+        self.k.cp_async_wait(pending=self.config.stages - 1)
+        self.give_queries()
+        self._blocks(item, 0, self.keys, has_steady)
+
+    def copy_queries(self, item: Item) -> None:
+        """Start the copy of Q, a group of its own."""
         for b, _ in enumerate(self.queries):
             rows = self.q_shared[:].part(row=b * BLOCK_M, rows=BLOCK_M)
-            k.cp_async(rows, self.q_global[item.q_plane, item.row + b * BLOCK_M, 0])
-        k.cp_async_commit()
-        self._first_copies(item, 0)
-        k.cp_async_wait(pending=self.config.stages - 1)
+            self.k.cp_async(rows, self.q_global[item.q_plane, item.row + b * BLOCK_M, 0])
+        self.k.cp_async_commit()
+
+    def give_queries(self) -> None:
+        """Load the copied Q into the pool."""
         for b, query in enumerate(self.queries):
-            k.load(query, self.q_shared[:].part(row=b * BLOCK_M, rows=BLOCK_M))
-            k.set_busy_bit(query, "full")
-        self._blocks(item, 0, self.keys, has_steady)
+            self.k.load(query, self.q_shared[:].part(row=b * BLOCK_M, rows=BLOCK_M))
+            self.k.set_busy_bit(query, "full")
 
     def load_values(self, item: Item, has_steady: bool) -> None:
         """V block by block."""
-        self._first_copies(item, 1)
-        self._blocks(item, 1, self.values, has_steady)
+        self.load_blocks(item, 1, has_steady)
+
+    def load_blocks(self, item: Item, which: int, has_steady: bool) -> None:
+        """K (0) or V (1) block by block."""
+        self._first_copies(item, which)
+        self._blocks(item, which, (self.keys, self.values)[which], has_steady)
 
     def _first_copies(self, item: Item, which: int) -> None:
         """As many blocks as there are stages but one, as far as the tile has so many."""

@@ -7,9 +7,8 @@ from dataclasses import replace
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Arrive, Mma, SetBusyBit, SetFiberNum, TakeToken
-from heddle.ir.tile_walk import Place, walk_body
+from heddle.ir.tile_walk import Place, home_subpartitions, walk_body
 from heddle.ir.warp import Instruction
-from heddle.ir.warp_fiber import SUBPARTITIONS
 from heddle.passes.draft import BUSY_BIT, Draft, Operand, whole
 from heddle.passes.select.sm_90 import STEP_BYTES
 from heddle.passes.select.synchronisation import barrier_address
@@ -28,7 +27,7 @@ def lower_set_busy_bit(writer: RoleWriter, op: SetBusyBit) -> None:
     """
     assert isinstance(op.tile, str)
     spread = op.bit == "empty" and writer.layout(op.tile).tile.read_by == "all"
-    places = range(SUBPARTITIONS) if spread else (None,)
+    places = home_subpartitions(writer.program, op.tile) if spread else (None,)
     registers = (replace(whole(value), place=place) for value in writer.tile_values(op.tile) for place in places)
     row = Instruction(op=BUSY_BIT, bit=op.bit, source=writer.tables.source(writer.where, writer.operation))
     writer.code.append(Draft(row=row, src=tuple(registers)))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import CpAsync, LoadShared, Mma, PoolRef
-from heddle.ir.tile_walk import Place, walk_body
+from heddle.ir.tile_walk import Place, home_subpartitions, walk_body
 from heddle.ir.warp import Access, DataObject
 from heddle.ir.warp_fiber import SUBPARTITIONS
 from heddle.passes.draft import ZERO, Operand, whole
@@ -93,13 +93,18 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """The mma.syncs of one product of a weft. `chain`: where the sum grows, if the last step writes elsewhere."""
+    """The mma.syncs of one product of a weft. `chain`: where the sum grows, if the last step writes elsewhere.
+
+    `homes`: the subpartitions of the parts of B; `home_of_a`: that of A, None if it is the weft's own.
+    """
 
     writer: RoleWriter
     op: Mma
     acc: WarpLayout
     b: WarpLayout
     chain: str | None
+    homes: tuple[int, ...]
+    home_of_a: int | None
 
     @property
     def steps(self) -> int:
@@ -113,13 +118,10 @@ class _Product:
 
     def columns(self) -> list[int]:
         """Blocks of 8 columns in an order in which neighbours lie in different subpartitions, where they can."""
-        count, quarter = self.op.columns // COLS, self.op.columns // COLS // SUBPARTITIONS
-        if self._first_place(0) == self._first_place(quarter):  # B is divided along what is summed over
-            return list(range(count))
-        return [place * quarter + index for index in range(quarter) for place in range(SUBPARTITIONS)]
-
-    def _first_place(self, col: int) -> int | None:
-        return self._second(0, col).place
+        parts = self.b.tile.warp_grid[1 if self.op.b_transposed else 0]  # 1: B is divided along what is summed over
+        each = self.op.columns // COLS // parts
+        order = [(self.op.start + part) % parts for part in range(parts)]
+        return [part * each + index for index in range(each) for part in order]
 
     def order(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield (step, row, column, chain) of each product: which of the sums that grow side by side it adds to."""
@@ -143,7 +145,7 @@ class _Product:
         writer.emit(
             "HMMA",
             target,
-            (_atom(writer, self.op.a, row, step), self._second(step, col), *added),
+            (replace(_atom(writer, self.op.a, row, step), place=self.home_of_a), self._second(step, col), *added),
             accumulates=not added,
             shape=(ATOM, COLS, ATOM),
             form="rr",
@@ -167,7 +169,7 @@ class _Product:
         row, column = (step, col // 2) if self.op.b_transposed else (col // 2, step)
         place_row, row = divmod(row, self.b.rows // ATOM)
         place_col, column = divmod(column, self.b.cols // ATOM)
-        place = place_row + place_col  # one of them is zero: the tensor is divided along rows or columns
+        place = self.homes[place_row + place_col]  # one of them is zero: it is divided along rows or columns
         atom = _atom(self.writer, self.b.tile.name, row, column)
         return replace(atom, offset=atom.offset + col % 2 * (ATOM_REGISTERS // 2), count=2, place=place)
 
@@ -204,9 +206,20 @@ def lower_mma(writer: RoleWriter, op: Mma) -> None:
     """All mma.syncs of a weft. A sum that goes to the pool grows in registers of the weft; its last step writes it."""
     acc, b = _check(writer, op)
     pool = {tile.name for tile in writer.program.pool}
-    product = _Product(writer, op, acc, b, "chain" if op.plus is not None or op.acc in pool else None)
+    grows = "chain" if op.plus is not None or op.acc in pool else None
+    product = _Product(
+        writer, op, acc, b, grows, home_subpartitions(writer.program, b.tile.name), _home_of_a(writer, op)
+    )
     for step, row, col, chain in product.order():
         product.emit(step, row, col, chain)
+
+
+def _home_of_a(writer: RoleWriter, op: Mma) -> int | None:
+    """Where another weft has put A for this one."""
+    assert isinstance(op.a, str)
+    if writer.layout(op.a).tile.read_by == "own":
+        return None
+    return home_subpartitions(writer.program, op.a)[0]
 
 
 def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, WarpLayout]:
