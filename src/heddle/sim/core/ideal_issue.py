@@ -50,6 +50,7 @@ from heddle.sim.core.layout_ideal import (
     KIND_FENCE,
     KIND_ORDERED,
     KIND_UNNAMED,
+    O_ROW,
     O_UNNAMED,
     Q_MATRIX_SPANS,
     W_IDEAL,
@@ -108,7 +109,7 @@ def go_on(
     if kind & KIND_ORDERED == 0:
         M[warp + W_NEXT_OK] = ok  # its stall count is a matter of order, which is off
         M[warp + W_REASON] = reason
-    leave(M, P, warp, (row - M[own + 1]) // P_WORDS, done)
+    leave(M, P, warp, (row - M[own + O_ROW]) // P_WORDS, done)
     if kind & KIND_FENCE != 0:
         open_piece(M, P, warp, following)
 
