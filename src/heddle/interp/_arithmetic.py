@@ -105,6 +105,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Values]] = {
     "silu": _silu,
     "neg": lambda x: -x,
     "cast": lambda x: x,
+    "cast_regrouped": lambda x: x,
     "copy": lambda x: x,
     "scale": lambda x, factor: x * factor,
     "scaled_sub": lambda x, y, factor: x * factor - y,

@@ -1,4 +1,4 @@
-"""Tensor-memory objects that share columns: where each lies, and what a write to one does to the others."""
+"""Objects in tensor or shared memory that share columns: where each lies, and what a write does to the others."""
 
 from __future__ import annotations
 

@@ -8,7 +8,10 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedTile:
-    """`stages` x rows x cols of shared memory; `swizzle_bytes` 128: conflict-free for matrix loads, 0: plain rows."""
+    """`stages` x rows x cols of shared memory; `swizzle_bytes` 128: conflict-free for matrix loads, 0: plain rows.
+
+    `overlays` names a tile whose bytes, row by row of its first stages, this one uses again.
+    """
 
     name: str
     rows: int
@@ -16,6 +19,7 @@ class SharedTile:
     dtype: str
     stages: int = 1
     swizzle_bytes: int = 128
+    overlays: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,8 @@ def _row_reduce(op: tile.RowReduce, tiles: _Tiles) -> None:
 
 def _overlays(program: tile.TileProgram) -> None:
     """A tile that overlays another has its stages and rows, and lies inside its columns."""
+    for shared in program.shared:
+        _shared_overlay(shared, program)
     by_name = {memory.name: memory for memory in program.tensor_memory}
     for memory in program.tensor_memory:
         if memory.overlays is None:
@@ -66,6 +68,21 @@ def _overlays(program: tile.TileProgram) -> None:
                 f"{memory.name!r} ({memory.stages} x {memory.rows} rows, bytes {first} to {end} of a row) does not lie "
                 f"inside {under.name!r} ({under.stages} x {under.rows} rows of {size} bytes)"
             )
+
+
+def _shared_overlay(shared: tile.SharedTile, program: tile.TileProgram) -> None:
+    """A tile that overlays another has its rows, and no more stages and bytes of a row."""
+    if shared.overlays is None:
+        return
+    under = next((t for t in program.shared if t.name == shared.overlays and t.overlays is None), None)
+    if under is None:
+        raise UserError(f"{shared.name!r} overlays {shared.overlays!r}, which is no shared tile with memory of its own")
+    size, room = (t.cols * dtype_bytes(t.dtype) for t in (shared, under))
+    if shared.rows != under.rows or shared.stages > under.stages or size > room:
+        raise UserError(
+            f"{shared.name!r} ({shared.stages} x {shared.rows} rows of {size} bytes) does not lie inside "
+            f"{under.name!r} ({under.stages} x {under.rows} rows of {room} bytes)"
+        )
 
 
 class _Tiles:

@@ -59,12 +59,25 @@ class Builder(FiberOps):
         return GlobalHandle(tensor)
 
     def shared(
-        self, name: str, shape: tuple[int, int], dtype: str, *, stages: int = 1, swizzle_bytes: int = 128
+        self,
+        name: str,
+        shape: tuple[int, int],
+        dtype: str,
+        *,
+        stages: int = 1,
+        swizzle_bytes: int = 128,
+        overlays: SharedHandle | None = None,
     ) -> SharedHandle:
-        """Declare a tile in shared memory with `stages` copies."""
+        """Declare a tile in shared memory with `stages` copies; `overlays`: in the first stages of another tile."""
         self._new(name, shape, dtype, stages)
         declared = tile.SharedTile(
-            name=name, rows=shape[0], cols=shape[1], dtype=dtype, stages=stages, swizzle_bytes=swizzle_bytes
+            name=name,
+            rows=shape[0],
+            cols=shape[1],
+            dtype=dtype,
+            stages=stages,
+            swizzle_bytes=swizzle_bytes,
+            overlays=overlays.tile.name if overlays else None,
         )
         self._declared.shared.append(declared)
         return SharedHandle(declared)

@@ -116,9 +116,9 @@ def fiber_note(program: DraftProgram) -> FiberNote:
 
 
 def shared_bytes(tile: TileProgram, machine: Machine) -> int:
-    """Shared memory of a CTA: tiles, aligned for their swizzle, then the mbarriers."""
+    """Shared memory of a CTA: tiles, aligned for their swizzle, then the mbarriers; what overlays a tile takes none."""
     total, parts = 0, []
-    for shared in tile.shared:
+    for shared in (t for t in tile.shared if t.overlays is None):
         size = shared.stages * shared.rows * shared.cols * dtype_bytes(shared.dtype)
         alignment = TILE_ALIGNMENT_BYTES if shared.swizzle_bytes else PLAIN_ALIGNMENT_BYTES
         total = -(-total // alignment) * alignment + size

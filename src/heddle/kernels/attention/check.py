@@ -52,6 +52,10 @@ def check_config(config: AttentionConfig, needed_bytes: int, machine: Machine) -
         raise UserError(f"early_release must be 0 or 1, got {config.early_release}")
     if config.early_release and config.schedule != "fa3":
         raise UserError(f"early_release is a parameter of fa3; {machine.name} runs {config.schedule}")
+    if config.release not in (0, 1):
+        raise UserError(f"release must be 0 or 1, got {config.release}")
+    if config.release and config.schedule != "fa3":
+        raise UserError(f"release is a parameter of fa3; {machine.name} runs {config.schedule}")
     if needed_bytes > machine.shared_memory_bytes_per_cta:
         raise UserError(
             f"{config.label()} takes {needed_bytes} bytes of shared memory; a CTA of {machine.name} has "

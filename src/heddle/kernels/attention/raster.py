@@ -48,7 +48,7 @@ def tiles(problem: AttentionProblem, config: AttentionConfig) -> Iterator[tuple[
     """Yield (plane of Q, first row) of every cluster's tile, in the order in which they are handed out."""
     layout, height = planes(problem, config), config.tile_m * config.cluster
     blocks = ceil_div(layout.rows, height)
-    if config.order != "dynamic":
+    if config.order != "dynamic" or config.release == 1:  # the first release: shortest tiles first, head by head
         for plane in range(layout.count):
             for block in range(blocks):
                 yield plane, block * height

@@ -70,7 +70,8 @@ class AttentionConfig:
     tile. `p_shared`: the second product reads P from shared memory, not from registers. Of FlashAttention 4: in each
     `exp_period` columns of a score row the last `exp_share` are exponentiated by a polynomial (unmasked blocks, inner
     half of the row); O is rescaled in the masked blocks and `rescaled` more, afterwards only the check is made. Of
-    FlashAttention 3: with `early_release` the matrix unit gives blocks back (by an instruction that no GPU has).
+    FlashAttention 3: with `early_release` the matrix unit gives blocks back (by an instruction that no GPU has);
+    `release` 1 is the schedule of July 2024, 0 the present one.
     """
 
     schedule: Schedule
@@ -86,6 +87,7 @@ class AttentionConfig:
     exp_share: int = 4
     rescaled: int = 0
     early_release: int = 0
+    release: int = 0
 
     def label(self) -> str:
         """Return a short name, as in `fa3 128x176 g2 s2 c2 static`."""
@@ -94,6 +96,7 @@ class AttentionConfig:
         parts += ["packed"] if self.packed else []
         parts += ["p-shared"] if self.p_shared else []
         parts += ["early-release"] if self.early_release else []
+        parts += [f"release{self.release}"] if self.release else []
         if self.schedule == "fa4":
             parts += [f"poly{self.exp_share}/{self.exp_period}", f"rescale{self.rescaled}"]
         return " ".join([*parts, self.order])
@@ -107,6 +110,7 @@ TILE: tuple[TileParameter, ...] = (
     TileParameter("exp_share", int, "fa4: of these the ones exponentiated by a polynomial", "even, 0 to exp_period"),
     TileParameter("rescaled", int, "fa4: unmasked blocks in which O is rescaled", "0 or more"),
     TileParameter("early_release", int, "fa3: the matrix unit itself gives blocks back (hypothetical)", "0, 1"),
+    TileParameter("release", int, "fa3: 1 is the schedule of the first release, 0 the present one", "0, 1"),
 )
 """What the fields of `AttentionConfig` may be, for people."""
 

@@ -10,6 +10,10 @@ from heddle.machine.spec import Machine
 GROUP_ROWS = 64
 """Rows of a warp group: m of a wgmma (PTX ISA)."""
 STAGES = 2
+REGISTERS = {2: (24, 240), 3: (32, 160)}
+"""What setmaxnreg gives the producer and the consumers, by number of groups."""
+REGISTERS_FIRST_FP8 = 40, 232
+"""The same in the first release with 8-bit types."""
 PACK_GAIN = 0.9
 """Query heads are packed when the share of useful rows without packing is below this part of that with packing."""
 BARRIER_BYTES = 1024
@@ -76,6 +80,13 @@ def transposes(problem: AttentionProblem) -> bool:
     return problem.element_bytes == 1
 
 
+def register_counts(problem: AttentionProblem, config: AttentionConfig) -> tuple[int, int]:
+    """Return the registers of a thread of the producer and of the consumers."""
+    if config.release == 1 and transposes(problem):
+        return REGISTERS_FIRST_FP8
+    return REGISTERS[config.groups]
+
+
 def weight_exponent(problem: AttentionProblem) -> int:
     """Return the power of two by which exponentials are scaled to use the range of P's type (fp8_e4m3: up to 448)."""
     return 8 if transposes(problem) else 0
@@ -94,7 +105,8 @@ def shared_bytes(problem: AttentionProblem, config: AttentionConfig) -> int:
     copies = 3 if transposes(problem) else 2
     rows = config.tile_m + copies * config.stages * config.tile_n
     elements = rows * problem.head_dim + (config.tile_m * config.tile_n if config.p_shared else 0)
-    output = config.tile_m * problem.head_dim * dtype_bytes(problem.output_dtype) if transposes(problem) else 0
+    own_output = transposes(problem) and config.release != 1  # there O lies in the memory of V transposed
+    output = config.tile_m * problem.head_dim * dtype_bytes(problem.output_dtype) if own_output else 0
     return elements * problem.element_bytes + output + BARRIER_BYTES
 
 
@@ -104,6 +116,8 @@ def check_fa3(problem: AttentionProblem, config: AttentionConfig, machine: Machi
         raise UserError(f"tile_m is {GROUP_ROWS} rows for each of 2 or 3 warp groups; got {config.tile_m}")
     if config.tile_n % 16 or not GROUP_ROWS <= config.tile_n <= 256:
         raise UserError(f"tile_n is a multiple of 16 from {GROUP_ROWS} to 256, got {config.tile_n}")
+    if config.release == 1:
+        _check_first(problem, config)
     if transposes(problem):
         if config.early_release:
             raise UserError(
@@ -116,4 +130,15 @@ def check_fa3(problem: AttentionProblem, config: AttentionConfig, machine: Machi
         raise UserError(
             f"the output of {config.groups} warp groups goes through the memory of V, which has room for "
             f"{config.tile_n // GROUP_ROWS * config.stages} in {config.stages} stages of {config.tile_n} rows"
+        )
+
+
+def _check_first(problem: AttentionProblem, config: AttentionConfig) -> None:
+    """Raise UserError on what of the first release is not built."""
+    if config.early_release or config.packed or config.p_shared:
+        raise UserError("release = 1 has no early_release, packed heads or shared P")
+    if transposes(problem) and (problem.head_dim != TURNS_HEAD_DIM or problem.causal):
+        raise UserError(
+            f"release = 1 with 8-bit types is there for full attention of head size {TURNS_HEAD_DIM}",
+            hint="leave release at 0, or take a 16-bit type",
         )

@@ -64,8 +64,11 @@ class Blocks:
 class Memory:
     """Q of a tile, blocks of K and of V, P where it is shared; O goes through the memory of V."""
 
-    def __init__(self, k: Builder, problem: AttentionProblem, config: AttentionConfig) -> None:
-        self.k, self.config, self.d = k, config, problem.head_dim
+    def __init__(
+        self, k: Builder, problem: AttentionProblem, config: AttentionConfig, *, followed: bool = True
+    ) -> None:
+        """Declare all; `followed`: a CTA has more than one tile, so that the memory of V is used again after O."""
+        self.k, self.config, self.d, self.followed = k, config, problem.head_dim, followed
         self.strip = min(STRIP_BYTES // problem.element_bytes, self.d)
         self.output_strip = min(STRIP_BYTES // dtype_bytes(problem.output_dtype), self.d)
         self.everyone: Cta = "all" if config.cluster > 1 else "own"
@@ -85,11 +88,13 @@ class Memory:
         self.stored = k.barrier("o_stored", arrivals=config.cluster)
 
     def _values(self, source: GlobalHandle, problem: AttentionProblem) -> Blocks | TransposedBlocks:
-        """Declare the blocks of V and, where they cannot hold O, memory for it."""
+        """Declare the blocks of V and, where they cannot hold O, memory for it; in release 1 O lies in V transposed."""
         if not transposes(problem):
             return Blocks(self, "v", source, problem.dtype)
-        self.staged = self.k.shared("o", (self.config.tile_m, self.d), problem.output_dtype)
-        return TransposedBlocks(self, Blocks(self, "v", source, problem.dtype, readers=1))
+        values = TransposedBlocks(self, Blocks(self, "v", source, problem.dtype, readers=self.config.cluster))
+        under = values.tile if self.config.release == 1 else None
+        self.staged = self.k.shared("o", (self.config.tile_m, self.d), problem.output_dtype, overlays=under)
+        return values
 
     def meet(self) -> None:
         """Wait until every warp sees the barriers initialised."""
@@ -110,6 +115,11 @@ class Memory:
             box = self.query[:].part(col=col, cols=self.strip)
             self.k.tma_load(box, self.q_global[item.q_plane, self._row(item), col], self.query_full[self.tile])
 
+    def await_store(self) -> None:
+        """Let the producer wait until the last tile's output has been stored."""
+        if self.followed:
+            self.stored.wait(self.tile, flip=True)
+
     def query_rows(self, group: int) -> SharedBox:
         """Return a group's rows of Q."""
         return self.query[:].part(row=group * GROUP_ROWS, rows=GROUP_ROWS)
@@ -125,13 +135,16 @@ class Memory:
         stage, place = divmod(group, self.config.tile_n // GROUP_ROWS)
         return self.values.tile.stage(stage).part(row=place * GROUP_ROWS, rows=GROUP_ROWS)
 
-    def store_output(self, item: Item) -> None:
-        """Copy O to global memory and tell the producers when V's memory is free again."""
+    def start_store(self, item: Item) -> None:
+        """Start the copies of O to global memory."""
         row, strip = self._row(item), self.output_strip
         for group in range(self.config.groups):
             for col in range(0, self.d, strip):
                 box = self.output_rows(group).part(col=col, cols=strip)
                 self.k.tma_store(self.o_global[item.q_plane, row + group * GROUP_ROWS, col], box)
+
+    def end_store(self) -> None:
+        """Wait until O has left shared memory, and tell the producers that V's memory is free again."""
         self.k.tma_store_wait(pending=0)
         self.stored.arrive(self.tile, by="role", cta=self.everyone)
 

@@ -12,10 +12,9 @@ QUERY_FREE, NEXT_ITEM, NEXT_TAKEN = 1, 8, 9
 
 
 def load_query(k: Builder, config: AttentionConfig, memory: Memory, item: Item) -> None:
-    """Load Q when the groups have done with the last tile's, and wait until the last tile's output has been stored."""
+    """Load Q when the groups have done with the last tile's."""
     k.sync(QUERY_FREE, warps=config.groups * GROUP_WARPS + memory.producer_warps)
     memory.load_query(item)
-    memory.stored.wait(memory.tile, flip=True)
 
 
 def produce(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> None:
@@ -24,6 +23,7 @@ def produce(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> 
     for item in k.work():
         memory.keys.load(item, item.last)
         load_query(k, config, memory, item)
+        memory.await_store()
         if more:
             with k.when(item.more):
                 for block in k.range(item.more, name="block"):
@@ -50,6 +50,7 @@ def produce_turned(k: Builder, config: AttentionConfig, memory: Memory, values: 
         values.load(item, item.last)
         memory.keys.load(item, item.last)
         load_query(k, config, memory, item)
+        memory.await_store()
         if more:
             with k.when(item.more):
                 for block in k.range(item.more, name="block"):
@@ -59,5 +60,27 @@ def produce_turned(k: Builder, config: AttentionConfig, memory: Memory, values: 
                     values.turn()
         values.turn()
         pass_item(k, config, memory)
+        memory.tile.advance()
+    memory.part()
+
+
+def produce_turned_first(
+    k: Builder, config: AttentionConfig, memory: Memory, values: TransposedBlocks, more: bool
+) -> None:
+    """As the first release did: K and V of a block are loaded only when V of the block before has been transposed."""
+    memory.meet()
+    for item in k.work():
+        memory.keys.load(item, item.last)
+        load_query(k, config, memory, item)
+        values.load(item, item.last)
+        memory.await_store()
+        values.turn()
+        if more:
+            with k.when(item.more):
+                for block in k.range(item.more, name="block"):
+                    row = item.last - config.tile_n + block * -config.tile_n
+                    memory.keys.load(item, row)
+                    values.load(item, row)
+                    values.turn()
         memory.tile.advance()
     memory.part()

@@ -43,7 +43,7 @@ class TransposedBlocks:
         self.k.fence()
         self.full.arrive(self.ring, by="warp")
         self.k.sync(TURNED)
-        self.rows.empty.arrive(self.read, by="group")
+        self.rows.empty.arrive(self.read, by="group", cta=self.rows.everyone)
         self.ring.advance()
         self.read.advance()
 

@@ -213,7 +213,12 @@ def _declare_objects(tables: Tables) -> None:
     for tile in program.shared:
         tables.add_object(
             DataObject(
-                name=tile.name, space="shared", shape=(tile.stages, tile.rows, tile.cols), dtype=tile.dtype, scope="cta"
+                name=tile.name,
+                space="shared",
+                shape=(tile.stages, tile.rows, tile.cols),
+                dtype=tile.dtype,
+                scope="cta",
+                overlays=tile.overlays,
             )
         )
     for memory in program.tensor_memory:

@@ -40,6 +40,7 @@ FP32_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
     "check": (("FSETP", "0"), ("PLOP3", "t"), ("MOV", "0")),
     "silu": (("FMUL", "0"), ("MUFU", "t"), ("FADD", "t"), ("MUFU", "t"), ("FMUL", "0t")),
 }
+CASTS = ("cast", "cast_regrouped")
 PREDICATE_WRITERS = ("FSETP", "PLOP3")
 PACKED_OPS = {"FADD": "HADD2", "FMUL": "HMUL2", "FFMA": "HFMA2"}  # two fp16 or bf16 elements a register
 
@@ -55,7 +56,7 @@ def lower_fill(writer: RoleWriter, op: Fill) -> None:
 def lower_elementwise(writer: RoleWriter, op: Elementwise) -> None:
     """The function's operations on each register, then one effect a band."""
     start = len(writer.code)
-    if op.function == "cast":
+    if op.function in CASTS:
         _cast(writer, op)
     else:
         _steps(writer, op)
@@ -81,7 +82,7 @@ def target_registers(writer: RoleWriter, op: Elementwise) -> list[Operand]:
 
 def _steps(writer: RoleWriter, op: Elementwise) -> None:
     if op.function not in FP32_STEPS:
-        raise unknown_name("function", op.function, (*FP32_STEPS, "cast"), writer.where)
+        raise unknown_name("function", op.function, (*FP32_STEPS, *CASTS), writer.where)
     packed = dtype_bytes(writer.layout(op.dst).tile.dtype) < REGISTER_BYTES
     sources = [source_registers(writer, op, i) for i in range(len(op.sources))]
     for index, dst in enumerate(target_registers(writer, op)):
@@ -107,13 +108,20 @@ def _has(name: str, sources: list[list[Operand]]) -> bool:
 
 def _cast(writer: RoleWriter, op: Elementwise) -> None:
     source, target = writer.layout(op.sources[0]).tile, writer.layout(op.dst).tile
-    convert(
-        writer,
-        source_registers(writer, op, 0, same_size=False),
-        target_registers(writer, op),
-        source.dtype,
-        target.dtype,
-    )
+    registers, targets = source_registers(writer, op, 0, same_size=False), target_registers(writer, op)
+    if op.function == "cast":
+        convert(writer, registers, targets, source.dtype, target.dtype)
+        return
+    if dtype_bytes(target.dtype) != 1 or len(targets) % 2:
+        raise UserError(
+            f"cast_regrouped makes pairs of registers of an 8-bit type; {op.dst} is {target.dtype}", where=writer.where
+        )
+    ratio = len(registers) // len(targets)
+    for first in range(0, len(targets), 2):
+        packed = [Operand(writer.value("packed")), targets[first + 1]]
+        convert(writer, registers[first * ratio : (first + 2) * ratio], packed, source.dtype, target.dtype)
+        for register in targets[first : first + 2]:
+            writer.emit("PRMT", register, packed)
 
 
 def convert(
