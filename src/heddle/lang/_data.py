@@ -38,10 +38,10 @@ ELEMENTWISE: dict[str, int] = {
 """Elementwise functions and how many operands each takes, tiles and then scalars.
 
 `cast_regrouped` is a cast to an 8-bit type behind which two byte permutes regroup two registers, as the fragment of a
-product may want it. `scale` multiplies by its scalar; `scaled_sub` is x * scalar - y, `exp2_scaled_sub` 2 to the power of that, and
-`exp2_poly_scaled_sub` the same by a polynomial on the FMA pipe. `exp2_mixed` is 2 to the power of x: of each `scalar0`
-columns the last `scalar1` by the polynomial. `choose` and `check` give x, as what depends on numbers is a policy of the
-kernel; they cost a comparison, and a selection between x and y or a vote of the warp.
+product may want it. `scale` multiplies by its scalar; `scaled_sub` is x * scalar - y, `exp2_scaled_sub` 2 to the power
+of that, and `exp2_poly_scaled_sub` the same by a polynomial on the FMA pipe. `exp2_mixed` is 2 to the power of x: of
+each `scalar0` columns the last `scalar1` by the polynomial. `choose` and `check` give x, as what depends on numbers is
+a policy of the kernel; they cost a comparison, and a selection between x and y or a vote of the warp.
 """
 
 Registers = RegisterHandle | RegisterPart
