@@ -74,7 +74,7 @@ def test_without_it_a_hazard_is_reported_where_o_lies(dtype: str, where: str) ->
 
 def test_causal_tiles_are_handed_out_head_by_head_from_the_first_rows_on() -> None:
     params = {"batch": 1, "heads_q": 2, "seqlen_q": 384, "causal": 1, "head_dim": 128}
-    items = work_items(find_kernel("attention").problem(params), config(params))  # type: ignore[attr-defined]
+    items = work_items(find_kernel("attention").problem(params), config(params))
     assert list(zip(items["q_plane"], items["row"], strict=True)) == [
         (0, 0), (0, 128), (0, 256), (1, 0), (1, 128), (1, 256),
     ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,7 @@ def test_the_text_form_keeps_it() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"rows": 32}, {"cols": 72}, {"stages": 3}])
-def test_a_tile_that_sticks_out_of_what_it_overlays_is_refused(changes: dict[str, int]) -> None:
+def test_a_tile_that_sticks_out_of_what_it_overlays_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="does not lie inside 'v'"):
         declared(**changes)
 
