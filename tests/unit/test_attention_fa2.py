@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from attention_variants import VARIANTS
 from heddle.errors import UserError
 from heddle.ir.tile import Op, StoreShared, Sync
 from heddle.ir.tile_text import parse_program, print_program
@@ -33,13 +34,6 @@ QUICK = [
     {"head_dim": 64, "seqlen_q": 200, "dtype": "bf16"},
     {"head_dim": 128, "heads_q": 4, "heads_kv": 1, "seqlen_q": 333, "seqlen_kv": 20, "causal": 1},
 ]
-ALL = [
-    {"head_dim": d, "causal": causal, "seqlen_q": q, "seqlen_kv": kv, "heads_q": heads, "heads_kv": kv_heads}
-    for d in (64, 128, 256)
-    for causal in (0, 1)
-    for q, kv in ((200, 333), (333, 200), (512, 512))
-    for heads, kv_heads in ((2, 2), (8, 1))
-]
 
 
 @pytest.mark.parametrize("params", QUICK, ids=str)
@@ -54,7 +48,7 @@ def test_the_same_code_runs_on_h100() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("params", ALL, ids=str)
+@pytest.mark.parametrize("params", VARIANTS, ids=str)
 def test_all_variants(params: dict[str, Any]) -> None:
     row = verdict(**params)
     assert row["passed"], (row["relative_error"], row["hazards"])

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from attention_variants import VARIANTS
 from heddle.errors import UserError
 from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
@@ -27,14 +28,7 @@ QUICK = [
     {"head_dim": 128, "seqlen_q": 200, "seqlen_kv": 500, "dtype": "fp8_e4m3"},
     {"head_dim": 64, "heads_q": 1, "seqlen_q": 333, "causal": 1, "dtype": "fp8_e4m3"},
 ]
-ALL = [
-    {"head_dim": d, "causal": causal, "seqlen_q": q, "seqlen_kv": kv, "heads_q": heads, "heads_kv": kv_heads}
-    for d in (64, 128, 256)
-    for causal in (0, 1)
-    for q, kv in ((200, 333), (333, 200), (512, 512))
-    for heads, kv_heads in ((2, 2), (8, 1))
-]
-ALL += [{**params, "dtype": "fp8_e4m3"} for params in ALL if params["heads_q"] == 2]
+ALL = VARIANTS + [{**params, "dtype": "fp8_e4m3"} for params in VARIANTS if params["heads_q"] == 2]
 
 
 @pytest.mark.parametrize("params", QUICK, ids=str)

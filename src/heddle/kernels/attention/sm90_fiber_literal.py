@@ -11,11 +11,12 @@ from heddle.kernels.attention.sm90_fiber_channel import SharedChannel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_masks import mask_keys
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
+from heddle.kernels.attention.sm90_fiber_values import ValueProducts
 from heddle.kernels.attention.softmax import OnlineSoftmax
-from heddle.lang import Builder, Index, Item
+from heddle.lang import Builder, Index, Item, SharedBox
 
 
-class LiteralProducts:
+class LiteralProducts(ValueProducts[SharedChannel]):
     """Scores and values of all blocks, by warp-group instructions with all first operands in shared memory."""
 
     def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, memory: Memory) -> None:
@@ -43,28 +44,8 @@ class LiteralProducts:
             memory.keys.release()
         memory.release_query()
 
-    def value(self, item: Item, block: int, more: bool) -> None:
-        """Values of all blocks of keys, then the output."""
-        k = self.k
-        self._values(block, first=True)
-        if more:
-            with k.when(item.more):
-                for _ in k.range(item.more, name="values"):
-                    self._values(block, first=False)
-        self._rescale(block)
-        self.memory.put_output(block, self.output[block])
-
-    def _values(self, block: int, first: bool) -> None:
-        k, values, weights = self.k, self.memory.values, self.weights[block]
-        if not first:
-            self._rescale(block)
-        values.wait()
-        weights.begin_read()
-        k.mma(self.output[block], weights.tile[:], values.current, accumulate=not first, transposed=True)
-        k.mma_commit()
-        k.mma_wait(pending=0)
-        weights.end_read()
-        values.release()
+    def _first_operand(self, block: int) -> SharedBox:
+        return self.weights[block].tile[:]
 
     def _rescale(self, block: int) -> None:
         self.factors[block].get(self.factor[block])

@@ -10,10 +10,11 @@ from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_fiber_channel import BarrierChannel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
-from heddle.lang import Builder, Item
+from heddle.kernels.attention.sm90_fiber_values import ValueProducts
+from heddle.lang import Builder, Item, RegisterHandle
 
 
-class PhasedProducts:
+class PhasedProducts(ValueProducts[BarrierChannel]):
     """Scores and values of all blocks."""
 
     def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, memory: Memory) -> None:
@@ -40,28 +41,8 @@ class PhasedProducts:
             memory.keys.release()
         memory.release_query()
 
-    def value(self, item: Item, block: int, more: bool) -> None:
-        """Values of all blocks of keys, then the output."""
-        k = self.k
-        self._values(block, first=True)
-        if more:
-            with k.when(item.more):
-                for _ in k.range(item.more, name="values"):
-                    self._values(block, first=False)
-        self._rescale(block)
-        self.memory.put_output(block, self.output[block])
-
-    def _values(self, block: int, first: bool) -> None:
-        k, values, weights = self.k, self.memory.values, self.weights[block]
-        if not first:
-            self._rescale(block)
-        values.wait()
-        weights.begin_read()
-        k.mma(self.output[block], weights.tensor, values.current, accumulate=not first, transposed=True)
-        k.mma_commit()
-        k.mma_wait(pending=0)
-        weights.end_read()
-        values.release()
+    def _first_operand(self, block: int) -> RegisterHandle:
+        return self.weights[block].tensor
 
     def _rescale(self, block: int) -> None:
         k, output, given = self.k, self.output[block], self.factors[block]

@@ -1,0 +1,52 @@
+"""P V of H100's attention in mode fiber where barriers order it: what the phased and the literal form share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from heddle.kernels.attention.sm90_fiber_channel import BarrierChannel, SharedChannel
+from heddle.kernels.attention.sm90_fiber_memory import Memory
+from heddle.lang import Builder, Item, RegisterHandle, SharedBox
+
+Channel = TypeVar("Channel", BarrierChannel, SharedChannel)
+
+
+class ValueProducts(ABC, Generic[Channel]):
+    """Adds up the values of all blocks of keys in registers of the role, and hands over the output."""
+
+    k: Builder
+    memory: Memory
+    weights: list[Channel]
+    output: list[RegisterHandle]
+
+    def value(self, item: Item, block: int, more: bool) -> None:
+        """Values of all blocks of keys, then the output."""
+        k = self.k
+        self._values(block, first=True)
+        if more:
+            with k.when(item.more):
+                for _ in k.range(item.more, name="values"):
+                    self._values(block, first=False)
+        self._rescale(block)
+        self.memory.put_output(block, self.output[block])
+
+    def _values(self, block: int, first: bool) -> None:
+        k, values, weights = self.k, self.memory.values, self.weights[block]
+        if not first:
+            self._rescale(block)
+        values.wait()
+        weights.begin_read()
+        k.mma(self.output[block], self._first_operand(block), values.current, accumulate=not first, transposed=True)
+        k.mma_commit()
+        k.mma_wait(pending=0)
+        weights.end_read()
+        values.release()
+
+    @abstractmethod
+    def _first_operand(self, block: int) -> RegisterHandle | SharedBox:
+        """Where the weights of a block are."""
+
+    @abstractmethod
+    def _rescale(self, block: int) -> None:
+        """Multiply the output of a block by the factor of its rows."""
