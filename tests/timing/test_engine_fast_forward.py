@@ -34,7 +34,7 @@ def mixed(times: int) -> WarpProgram:
     )  # fmt: skip
 
 
-def pipeline(times: int) -> WarpProgram:
+def pipeline(times: int, depth: int = 3) -> WarpProgram:
     """A producer that copies tiles that stay in L2, and a warp group that multiplies them."""
     full, empty = BarrierRef(name="full", ring="stages"), BarrierRef(name="empty", ring="stages")
     return program(
@@ -52,8 +52,8 @@ def pipeline(times: int) -> WarpProgram:
         loop(5, times),
         EXIT,
         roles=(role(5, 4, name="consumer"), role(0, 1, first=4, name="producer")),
-        rings=(Ring(name="stages", depth=3),),
-        barriers=(Barrier(name="full", count=3, arrivals=1), Barrier(name="empty", count=3, arrivals=4)),
+        rings=(Ring(name="stages", depth=depth),),
+        barriers=(Barrier(name="full", count=depth, arrivals=1), Barrier(name="empty", count=depth, arrivals=4)),
         tensors=(Tensor(name="a", shape=(8192, 1024), dtype="fp16"),),
         streams=(Stream(name="a", tensor="a", direction="load", blocks=1, block_bytes=16384, base="zero", step=0),),
     )  # fmt: skip
@@ -74,6 +74,18 @@ def test_skipping_stops_at_the_asked_cycle(until: int) -> None:
     slow, fast = run(mixed(400), until=until), run(mixed(400), until=until, fast_forward=True)
     assert fast.cycles == until
     assert_equal(slow, fast)
+
+
+@pytest.mark.parametrize("until", [60_000, 71_111, 90_001, 100_002])
+def test_phases_are_what_they_would_have_been(until: int) -> None:
+    """A period may advance them by an odd number."""
+    sims = [Sim(h100(), pipeline(400, depth=1), mode="sm", fast_forward=forward) for forward in (False, True)]
+    for sim in sims:
+        sim.run(until=until)
+    slow, fast = sims
+    assert fast.result().fast_forwarded_cycles > 0
+    assert np.array_equal(slow.view.parity, fast.view.parity)
+    assert np.array_equal(slow.view.mbarriers, fast.view.mbarriers)
 
 
 def test_repeats_add_up_to_the_cycles_skipped() -> None:
@@ -98,3 +110,13 @@ def test_gemm_in_representative_mode(gpu: str) -> None:
     p = compile_kernel("gemm", m, {"m": 2048, "n": 2048, "k": 6144, "dtype": "fp16"})
     slow, fast = (simulate(p, m, fast_forward=forward) for forward in (False, True))
     assert_equal(slow, fast)
+
+
+def test_native_attention_of_a_long_sequence_is_skipped_exactly() -> None:
+    """Its two rings of two stages turn three times in a period."""
+    m = machine("h100+fiber")
+    sizes = {"batch": 1, "heads_q": 1, "seqlen_q": 256, "seqlen_kv": 8192, "head_dim": 128, "dtype": "fp16"}
+    p = compile_kernel("attention", m, sizes, mode="fiber")
+    slow, fast = (simulate(p, m, fast_forward=forward) for forward in (False, True))
+    assert_equal(slow, fast)
+    assert fast.fast_forwarded_cycles > slow.cycles / 4

@@ -15,7 +15,7 @@ from heddle.sim.core import blocked_fiber as blocked
 from heddle.sim.core import layout as c
 from heddle.sim.core import layout_fiber as f
 from heddle.sim.core.arbiter import queue_of_sub
-from heddle.sim.core.bit_wheel import catch_up
+from heddle.sim.core.clears import make_changes
 from heddle.sim.core.registers import fiber_row
 from heddle.sim.fiber_faults import register_name
 
@@ -88,7 +88,7 @@ def bit_wait(sim: Sim, at: int, pc: int, line: Callable[[int], str]) -> tuple[st
     if not sim.rows[row + c.P_FLAGS] & c.FLAG_BITS:
         return None
     fiber = fiber_row(state, row)
-    catch_up(state, int(state[at + c.W_SM]), now)
+    make_changes(state, int(state[at + c.W_SM]), now)
     if empty := blocked.find_empty(state, sim.rows, at, fiber, now):
         index = _index(state, at, empty)
         who = users(sim.program, physical(index), writes, line)

@@ -44,7 +44,7 @@ class FastForward:
             return
         contexts = extent.sms * c.SUBPARTITIONS * extent.bits
         counts = contexts * (2 * c.LEVELS + c.REASONS) + len(program.instructions) * c.REASONS
-        counts += 2 * extent.sms + FIBER_COUNTS + COUNTERS_END - COUNTERS
+        counts += 2 * extent.sms + FIBER_COUNTS + extent.mbarriers + 1 + COUNTERS_END - COUNTERS
         room = extent.base["contexts"] + f.EVENTS * c.E_WORDS + int(memory_state_words(memory)) + 1024
         self.buffer = np.zeros(f.F_WORDS + counts + 2 * room, dtype=np.int64)
         self.buffer[f.F_COUNTS] = f.F_WORDS

@@ -18,7 +18,7 @@ from heddle.ir.warp import LOOP_LEVELS, SCOREBOARDS, Instruction, WarpProgram
 from heddle.machine.spec import Machine, OpTiming
 from heddle.sim.buffers import zeros
 from heddle.sim.core import layout as c
-from heddle.sim.core.layout_fiber import Y_TESTS, Y_WORDS
+from heddle.sim.core.layout_fiber import FLAG_MAY_BE_FULL, Y_FLAGS, Y_TESTS, Y_WORDS
 from heddle.sim.prepare_ports import PortReads, port_reads
 from heddle.sim.result import Stall
 
@@ -245,7 +245,9 @@ def prepare(program: WarpProgram, machine: Machine) -> NDArray[np.int64]:
         for pc, instruction in enumerate(program.instructions):
             remote = program.mode == "fiber" and is_remote(instruction)
             tests = bits and third[pc * Y_WORDS + Y_TESTS] != 0
-            rows[pc * c.P_WORDS + c.P_FLAGS] |= c.FLAG_REMOTE * remote | c.FLAG_BITS * tests
+            full = bits and third[pc * Y_WORDS + Y_FLAGS] & FLAG_MAY_BE_FULL != 0
+            flags = c.FLAG_REMOTE * remote | c.FLAG_BITS * tests | c.FLAG_FULL * full
+            rows[pc * c.P_WORDS + c.P_FLAGS] |= flags
     return rows
 
 

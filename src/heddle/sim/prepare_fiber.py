@@ -14,22 +14,18 @@ from heddle.ir.warp_fiber import OWN, TENSOR, Bind, wefts_of
 from heddle.machine.spec import Machine
 from heddle.sim.core import layout as c
 from heddle.sim.core import layout_fiber as f
-from heddle.sim.prepare import cycles_to_ticks, transfer_ticks, where_is
+from heddle.sim.prepare import cycles_to_ticks, timing_of, transfer_ticks, where_is
+from heddle.sim.prepare_bits import BitUses, bit_uses, is_matrix
 
 Row = NDArray[np.int64]
-MATRIX_UNITS = (Unit.WGMMA, Unit.WEFT_MMA)
 MATRIX_OPERANDS = 2  # the first source slots of a matrix instruction; a third is the accumulator that is read
+SIMPLE_UNITS = (Unit.FIXED, Unit.VARIABLE, Unit.BIND)  # units that do nothing beside their pipe
 STEP_COLUMNS = 8  # columns of the steps in which operands are read ahead (docs/reference/fiber.md, section 6)
 
 
 def has_bits(program: WarpProgram, machine: Machine) -> bool:
     """Tell whether registers have full and empty bits."""
     return program.mode == "fiber" and machine.fine_scheduling
-
-
-def is_matrix(instruction: Instruction) -> bool:
-    """Tell whether an instruction accumulates."""
-    return instruction.op == "HMMA" or OPCODES[instruction.op].unit in MATRIX_UNITS
 
 
 def is_remote(instruction: Instruction) -> bool:
@@ -93,18 +89,6 @@ def _bind(bind: Bind) -> int:
     return consume | f.BIND_HOLD * bind.hold | scoped | readers << f.BIND_READERS_SHIFT
 
 
-def _named_from_elsewhere(program: WarpProgram) -> set[int]:
-    """Return the numbers of registers that an instruction names with a subpartition and tests."""
-    return {
-        number
-        for instruction in program.instructions
-        if OPCODES[instruction.op].unit is not Unit.BUSY_BIT
-        for source in instruction.src
-        if source.place is not None and source.place >= 0
-        for number in range(source.index, source.index + source.count)
-    }
-
-
 def _tests(groups: list[int], base: int | None) -> list[tuple[int, int]]:
     """Return the words of bits of groups, and which bits (`layout_fiber.Y_TEST`).
 
@@ -121,10 +105,10 @@ def _tests(groups: list[int], base: int | None) -> list[tuple[int, int]]:
     return [(word, signed(mask)) for word, mask in found.items()]
 
 
-def _registers(row: Row, program: WarpProgram, machine: Machine, pc: int, base: int, elsewhere: set[int]) -> None:
+def _registers(row: Row, program: WarpProgram, machine: Machine, pc: int, base: int, uses: BitUses) -> None:
     """Fill in what bits and ports need to know."""
     instruction = program.instructions[pc]
-    unit, matrix = OPCODES[instruction.op].unit, is_matrix(instruction)
+    unit, matrix = OPCODES[instruction.op].unit, is_matrix(instruction.op)
     if len(instruction.src) > f.SOURCES:
         raise UnsupportedError(
             f"{instruction.op} at pc {pc} has {len(instruction.src)} sources; the engine takes up to {f.SOURCES}",
@@ -136,6 +120,7 @@ def _registers(row: Row, program: WarpProgram, machine: Machine, pc: int, base: 
         | f.FLAG_GROUP * instruction.group
         | f.FLAG_TM * (instruction.op == "WMMA.TM")
     )
+    row[f.Y_LATENCY] = timing_of(machine, instruction).latency_cycles
     row[f.Y_DST] = packed(instruction.dst, base)
     for slot, source in enumerate(instruction.src):
         row[f.Y_SOURCE + slot] = packed(source, base)
@@ -145,14 +130,21 @@ def _registers(row: Row, program: WarpProgram, machine: Machine, pc: int, base: 
     if matrix:
         third = len(instruction.src) > MATRIX_OPERANDS
         row[f.Y_ACCUMULATOR] = packed(instruction.src[MATRIX_OPERANDS] if third else instruction.dst, base)
-    _tested(row, program, where_is(program, pc), elsewhere)
+    _tested(row, program, where_is(program, pc), uses)
     before = program.instructions[pc - 1].bind if pc else None
     row[f.Y_BIND] = _bind(before if before is not None else Bind())
+    row[f.Y_FLAGS] |= f.FLAG_SIMPLE * (unit in SIMPLE_UNITS and _is_simple(row) and machine.busy_bits != "paper")
     if unit is Unit.BUSY_BIT:
         row[f.Y_BIND] = f.CHANGE_FULL * (instruction.bit == "full") | f.CHANGE_SET * instruction.set_bit
 
 
-def _tested(row: Row, program: WarpProgram, where: SourceLocation | None, elsewhere: set[int]) -> None:
+def _is_simple(row: Row) -> bool:
+    """Tell whether an instruction of a pipe changes no bits but E of its destination, which nobody else changes."""
+    flags, bound = int(row[f.Y_FLAGS]), int(row[f.Y_BIND])
+    return bool(flags & f.FLAG_PLAIN and not flags & f.FLAG_MATRIX and not bound & (f.BIND_CONSUME | f.BIND_HOLD))
+
+
+def _tested(row: Row, program: WarpProgram, where: SourceLocation | None, uses: BitUses) -> None:
     """Fill in what follows from the groups that an instruction reads and writes."""
     sources, accumulator = [int(row[f.Y_SOURCE + slot]) for slot in range(row[f.Y_SOURCES])], int(row[f.Y_ACCUMULATOR])
     dst = int(row[f.Y_DST])
@@ -161,13 +153,15 @@ def _tested(row: Row, program: WarpProgram, where: SourceLocation | None, elsewh
     row[f.Y_LOCAL_SLOTS] = sum(
         1 << slot
         for slot, group in enumerate(sources[: f.BIND_SLOTS])
-        if group >> 32 == f.GROUP_OWN and elsewhere.isdisjoint(numbers(group))
+        if group >> 32 == f.GROUP_OWN and uses.elsewhere.isdisjoint(numbers(group))
     )
     row[f.Y_FLAGS] |= (
         f.FLAG_READS * any(groups)
         | f.FLAG_READS_POOL * any(_in_pool(program, group) for group in groups)
         | f.FLAG_WRITES_POOL * _in_pool(program, dst)
-        | f.FLAG_LOCAL * elsewhere.isdisjoint(numbers(dst))
+        | f.FLAG_MAY_BE_FULL * (not uses.full.isdisjoint(numbers(dst)))
+        | f.FLAG_PLAIN * uses.shared.isdisjoint(numbers(dst))
+        | f.FLAG_LOCAL * uses.elsewhere.isdisjoint(numbers(dst))
     )
     if not row[f.Y_FLAGS] & f.FLAG_TESTS:
         return
@@ -245,10 +239,10 @@ def prepare_fiber(program: WarpProgram, machine: Machine, kept: list[int], base:
     """
     rows = np.zeros((len(program.instructions), f.Y_WORDS), dtype=np.int64)
     signatures: list[object] = []
-    elsewhere = _named_from_elsewhere(program)
+    uses = bit_uses(program, machine, base)
     for pc, instruction in enumerate(program.instructions):
         if program.mode == "fiber":
-            _registers(rows[pc], program, machine, pc, base.get(pc, 0), elsewhere)
+            _registers(rows[pc], program, machine, pc, base.get(pc, 0), uses)
         if is_remote(instruction):
             _port_reads(rows[pc], kept[pc], where_is(program, pc))
         unit = OPCODES[instruction.op].unit

@@ -18,6 +18,7 @@ from heddle.sim.buffers import LINE_WORDS, zeros
 from heddle.sim.core import layout as c
 from heddle.sim.core.layout_ideal import H_PHASES
 from heddle.sim.launch import LaunchPlan
+from heddle.sim.state_phases import phase_roots, rings_asked
 
 Array = NDArray[np.int64]
 SCHEDULES = {"static": c.SCHEDULE_STATIC, "launch": c.SCHEDULE_LAUNCH, "dynamic": c.SCHEDULE_DYNAMIC}
@@ -129,6 +130,7 @@ def _place_regions(extent: Extent, program: WarpProgram, plan: LaunchPlan) -> No
     extent.place("clusters", extent.groups * extent.slots * c.K_WORDS)
     extent.place("groups", ctas * extent.group_records * c.G_WORDS)
     extent.place("mbarriers", ctas * extent.mbarriers * c.B_WORDS)
+    extent.place("phases", extent.mbarriers + c.RINGS + len(program.roles))
     place_fiber(extent, program)
     extent.place("semaphores", extent.semaphores * c.A_WORDS)
     extent.place("lines", extent.sms * extent.lines)
@@ -161,6 +163,9 @@ def _fill_header(state: Array, extent: Extent, program: WarpProgram, machine: Ma
     state[c.H_GROUPS_PER_CTA], state[c.H_WARPS_PER_CTA] = extent.group_records, extent.warps_per_cta
     state[c.H_CONTEXTS], state[c.H_LINES] = base["contexts"], extent.lines
     state[c.H_WARPS], state[c.H_CTAS], state[c.H_CLUSTERS] = base["warps"], base["ctas"], base["clusters"]
+    state[c.H_ROOTS] = base["phases"]
+    phases = phase_roots(program) + rings_asked(program)
+    state[base["phases"] : base["phases"] + len(phases)] = phases
     state[c.H_CLUSTER_COUNT], state[c.H_MB] = extent.groups * extent.slots, base["mbarriers"]
     state[c.H_WARP_COUNT] = extent.sms * c.SUBPARTITIONS * extent.bits
     state[H_PHASES] = 1

@@ -51,6 +51,7 @@ def place_fiber(extent: Extent, program: WarpProgram) -> None:
     contexts = extent.sms * c.SUBPARTITIONS * extent.bits
     extent.place("registers", ctas * f.THREAD_WORDS)
     extent.place("wheels", extent.sms * f.Z_WORDS)
+    extent.place("clears", extent.sms * c.SUBPARTITIONS * f.D_WORDS)
     extent.place("operations", contexts * f.OPS * f.O_WORDS if accumulate else 0)
     extent.place("matrix_queues", extent.sms * c.SUBPARTITIONS * f.V_WORDS)
     extent.place("grants", extent.sms * f.A_WORDS)
@@ -90,8 +91,13 @@ def _fill_header(state: Array, extent: Extent, program: WarpProgram, machine: Ma
     state[f.H_WARNINGS], state[f.H_WARNING_ROOM] = extent.base["warnings"], MOST_WARNINGS
     for sm in range(extent.sms):
         state[extent.base["grants"] + sm * f.A_WORDS + f.A_CYCLE] = -1
-        wheel = state[extent.sm(sm) + c.S_WHEEL] = extent.base["wheels"] + sm * f.Z_WORDS
-        state[wheel + f.Z_DONE] = -1
+        for quarter in range(c.SUBPARTITIONS):
+            sub = extent.sm(sm) + c.S_QUARTERS + quarter * c.Q_WORDS
+            state[sub + c.Q_QUEUE] = extent.base["matrix_queues"] + (sm * c.SUBPARTITIONS + quarter) * f.V_WORDS
+            state[sub + c.Q_CLEARS] = extent.base["clears"] + (sm * c.SUBPARTITIONS + quarter) * f.D_WORDS
+            state[sub + c.Q_CLEARS_NEXT] = c.INF
+        state[extent.sm(sm) + c.S_WHEEL] = extent.base["wheels"] + sm * f.Z_WORDS
+        state[extent.sm(sm) + c.S_DUE] = c.INF
 
 
 def _check_limits(machine: Machine) -> None:

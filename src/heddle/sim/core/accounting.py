@@ -6,9 +6,9 @@ cycle that is not accounted yet. The sums are those of counting every cycle (doc
 
 from __future__ import annotations
 
+from heddle.sim.core.bits import cold, ctz, drop_lowest
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
-    COUNTERS,
     H_LOG,
     H_PCS,
     INF,
@@ -32,6 +32,7 @@ from heddle.sim.result import Stall
 NO_INSTRUCTION = int(Stall.NO_INSTRUCTION)
 
 
+@cold
 def note_run(M: State, warp: int, reason: int, begin: int) -> None:
     """Remember for the log that a warp has a state from a cycle on; what does not fit joins the last run."""
     runs = M[warp + W_RUNS]
@@ -59,25 +60,31 @@ def credit_own_waits(M: State, P: Program, warp: int, until: int) -> None:
         credit(M, P, warp, NO_INSTRUCTION, min(until, M[warp + W_FETCH]))
     if M[warp + W_NEXT_OK] > M[warp + W_DONE]:
         credit(M, P, warp, M[warp + W_REASON], min(until, M[warp + W_NEXT_OK]))
+    if waits_of(P, M[warp + W_ROW]) != 0:
+        credit_counters(M, P, warp, until)
+
+
+def credit_counters(M: State, P: Program, warp: int, until: int) -> None:
+    """Account up to `until` what the counters held up, in order."""
     mask = waits_of(P, M[warp + W_ROW])
-    if mask != 0:
-        for k in range(COUNTERS):
-            if (mask >> k) & 1:
-                rest = M[warp + W_AT_REST + k]
-                if M[warp + W_PENDING + k] != 0:
-                    rest = INF
-                if rest > M[warp + W_DONE]:
-                    credit(M, P, warp, M[warp + W_CAUSE + k], min(until, rest))
+    while mask != 0:
+        k = ctz(mask)
+        mask = drop_lowest(mask)
+        rest = M[warp + W_AT_REST + k]
+        if M[warp + W_PENDING + k] != 0:
+            rest = INF
+        if rest > M[warp + W_DONE]:
+            credit(M, P, warp, M[warp + W_CAUSE + k], min(until, rest))
 
 
 def own_ready(M: State, P: Program, warp: int) -> int:
     """Return the cycle from which conditions a to c hold, INF if an operation's end is not known yet."""
     ready = max(M[warp + W_NEXT_OK], M[warp + W_FETCH])
     mask = waits_of(P, M[warp + W_ROW])
-    if mask != 0:
-        for k in range(COUNTERS):
-            if (mask >> k) & 1:
-                if M[warp + W_PENDING + k] != 0:
-                    return INF
-                ready = max(ready, M[warp + W_AT_REST + k])
+    while mask != 0:
+        k = ctz(mask)
+        mask = drop_lowest(mask)
+        if M[warp + W_PENDING + k] != 0:
+            return INF
+        ready = max(ready, M[warp + W_AT_REST + k])
     return int(ready)

@@ -9,8 +9,8 @@ from heddle.sim.core.layout import (
     H_BANKS,
     H_READS,
     H_SHARE,
-    Q_INDEX,
     Q_PORT,
+    Q_QUEUE,
     Q_SM,
     Q_WORDS,
     S_INDEX,
@@ -30,7 +30,6 @@ from heddle.sim.core.layout_fiber import (
     H_CROSSED,
     H_GRANTS,
     H_PORT_READS,
-    H_QUEUES,
     H_SHARED_READS,
     H_X_OWN,
     PORT_PLACE_SHIFT,
@@ -40,7 +39,6 @@ from heddle.sim.core.layout_fiber import (
     V_SPAN,
     V_SPAN_HEAD,
     V_SPAN_TAIL,
-    V_WORDS,
     Y_PORT,
     Y_PORT_REUSE,
     Y_PORTS,
@@ -48,10 +46,12 @@ from heddle.sim.core.layout_fiber import (
 from heddle.sim.core.registers import fiber_row, own_place, place_bits
 from heddle.sim.core.tensor import accumulators_active
 
+BY_WGMMA = 1  # no span has this address
+
 
 def queue_of_sub(M: State, sub: int) -> int:
     """Return the address of the matrix queue of a subpartition."""
-    return int(M[H_QUEUES] + (M[M[sub + Q_SM] + S_INDEX] * SUBPARTITIONS + M[sub + Q_INDEX]) * V_WORDS)
+    return int(M[sub + Q_QUEUE])
 
 
 def grants_of(M: State, sm: int) -> int:
@@ -65,38 +65,39 @@ def read_cycles(M: State, reads: int) -> int:
     return int((reads + each - 1) // each)
 
 
-def port_ticks(M: State, sub: int, cycles: int, t: int) -> int:
-    """Return the ticks of so many port cycles in cycle t, when accumulators may take a share of the ports."""
+def taken_share(M: State, sub: int, t: int) -> int:
+    """Return what takes a share of a subpartition's ports in cycle t: nothing (0), BY_WGMMA, or the place of a span."""
     if M[H_SHARE] != 0 and accumulators_active(M, M[sub + Q_SM], t):
-        return int(M[H_READS + cycles])
+        return BY_WGMMA
     queue = queue_of_sub(M, sub)
-    head = M[queue + V_SPAN_HEAD]
-    while head < M[queue + V_SPAN_TAIL]:
+    head, tail = M[queue + V_SPAN_HEAD], M[queue + V_SPAN_TAIL]
+    while head < tail:
         span = queue + V_SPAN + 4 * (head & (QUEUED - 1))
         if M[span + 1] > t:
             M[queue + V_SPAN_HEAD] = head
-            if M[span] > t:
-                return cycles << TICK_BITS
-            return int((cycles << TICK_BITS) * M[span + 2] // M[span + 3])
+            return int(span) if M[span] <= t else 0
         head += 1
     M[queue + V_SPAN_HEAD] = head
-    return cycles << TICK_BITS
+    return 0
 
 
-def serve_port(M: State, sub: int, bank: int, cycles: int, t: int) -> None:
-    """Let a port read for an instruction that issues in cycle t."""
-    at = sub + Q_PORT + bank
-    M[at] = max(M[at], t << TICK_BITS) + port_ticks(M, sub, cycles, t)
+def port_ticks(M: State, taken: int, cycles: int) -> int:
+    """Return the ticks of so many port cycles, of which something takes a share (`taken_share`)."""
+    if taken == 0:
+        return cycles << TICK_BITS
+    if taken == BY_WGMMA:
+        return int(M[H_READS + cycles])
+    return int((cycles << TICK_BITS) * M[taken + 2] // M[taken + 3])
 
 
 def take_local_ports(M: State, sub: int, ports: int, t: int) -> None:
     """Charge the ports of the weft's own subpartition for an instruction that is no X instruction."""
-    bank = 0
+    taken, at, now = taken_share(M, sub, t), sub + Q_PORT, t << TICK_BITS
     while ports != 0:
         if ports & 255:
-            serve_port(M, sub, bank, ports & 255, t)
+            M[at] = max(M[at], now) + port_ticks(M, taken, ports & 255)
         ports >>= 8
-        bank += 1
+        at += 1
 
 
 def port_is_free(M: State, first: int, place: int, bank: int, t: int) -> bool:
@@ -193,7 +194,9 @@ def charge_ports(M: State, first: int, grants: int, t: int) -> None:
                 cycles = read_cycles(M, counts & 0xFFFF)
                 most = max(most, cycles)
                 if port_is_free(M, first, place, bank, t):
-                    serve_port(M, first + place * Q_WORDS, bank, cycles, t)
+                    sub = first + place * Q_WORDS
+                    ticks = port_ticks(M, taken_share(M, sub, t), cycles)
+                    M[sub + Q_PORT + bank] = max(M[sub + Q_PORT + bank], t << TICK_BITS) + ticks
             counts >>= 16
             bank += 1
     M[H_X_OWN] = most - 1

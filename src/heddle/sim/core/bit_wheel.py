@@ -17,9 +17,11 @@ from heddle.sim.core.layout import (
     H_NEXT,
     INF,
     Q_BIT_WAIT,
+    Q_HELD_NEXT,
     Q_SENSITIVE,
     Q_WARPS,
     Q_WORDS,
+    S_DUE,
     S_INDEX,
     S_QUARTERS,
     S_WHEEL,
@@ -48,7 +50,6 @@ from heddle.sim.core.layout_fiber import (
     WHEEL,
     Z_CHANGES,
     Z_CLEAR,
-    Z_DONE,
     Z_FREE,
     Z_FRESH,
     Z_SET,
@@ -60,8 +61,10 @@ from heddle.sim.core.wake import visit
 def rouse(M: State, warp: int, t: int) -> None:
     """Let a candidate be looked at in cycle t."""
     if M[warp + W_SURE] > t:
+        sub = M[warp + W_SUB]
         M[warp + W_SURE] = t
-        visit(M, M[warp + W_SUB], t)
+        M[sub + Q_HELD_NEXT] = min(M[sub + Q_HELD_NEXT], t)
+        visit(M, sub, t)
 
 
 def rouse_waiters(M: State, sub: int, word: int, part: int, t: int) -> None:
@@ -129,61 +132,58 @@ def make_slot(M: State, sm: int, wheel: int, slot: int, t: int) -> None:
         while change != 0:
             following = M[change + N_NEXT]
             make(M, sm, M[change + N_AT], M[change + N_PART], M[change + N_WHAT], value, t)
-            M[change + N_NEXT] = M[wheel + Z_FREE]
-            M[wheel + Z_FREE] = change
+            give_change(M, wheel, change)
             change = following
     M[wheel + Z_USED] &= ~bit(slot)
 
 
-def next_due(M: State, wheel: int) -> int:
-    """Return the next cycle for which a wheel has changes, INF if it has none."""
-    if M[wheel + Z_USED] == 0:
-        return INF
-    first = M[wheel + Z_DONE] + 1
-    return int(first + ctz(rotated(M[wheel + Z_USED], first & (WHEEL - 1))))
-
-
 def catch_up(M: State, sm: int, t: int) -> None:
-    """Make all changes of an SM up to cycle t."""
-    wheel = M[sm + S_WHEEL]
-    while M[wheel + Z_USED] != 0:
-        due = next_due(M, wheel)
-        if due > t:
-            break
+    """Make all changes of an SM up to cycle t, if S_DUE says that there are some."""
+    wheel, due = M[sm + S_WHEEL], M[sm + S_DUE]
+    while due <= t:
         make_slot(M, sm, wheel, due & (WHEEL - 1), due)
-        M[wheel + Z_DONE] = due
-    M[wheel + Z_DONE] = max(M[wheel + Z_DONE], t)
+        used = M[wheel + Z_USED]
+        due = due + ctz(rotated(used, due & (WHEEL - 1))) if used != 0 else INF
+    M[sm + S_DUE] = due
 
 
-def free_change(M: State, wheel: int) -> int:
-    """Return the address of a change that is not in use, 0 if there is none."""
-    if M[wheel + Z_FREE] != 0:
-        return int(M[wheel + Z_FREE])
+def take_change(M: State, wheel: int) -> int:
+    """Return the address of a change that was not in use, 0 if there is none."""
+    change = M[wheel + Z_FREE]
+    if change != 0:
+        M[wheel + Z_FREE] = M[change + N_NEXT]
+        return int(change)
     fresh = M[wheel + Z_FRESH]
-    return int(wheel + Z_CHANGES + fresh * N_CHANGE_WORDS) if fresh < CHANGES else 0
+    if fresh == CHANGES:
+        return 0
+    M[wheel + Z_FRESH] = fresh + 1
+    return int(wheel + Z_CHANGES + fresh * N_CHANGE_WORDS)
+
+
+def give_change(M: State, wheel: int, change: int) -> None:
+    """Note that a change is not in use any more."""
+    M[change + N_NEXT] = M[wheel + Z_FREE]
+    M[wheel + Z_FREE] = change
 
 
 def send(M: State, sm: int, at: int, part: int, what: int, value: int, due: int, t: int) -> None:
     """Let a change be made in cycle `due`; t is the cycle now. `part`: registers of a word; `what`: rows and place."""
     wheel = M[sm + S_WHEEL]
-    if M[wheel + Z_DONE] < t - 1:
+    if M[sm + S_DUE] < t:
         catch_up(M, sm, t - 1)
-    change = free_change(M, wheel)
-    if due > M[wheel + Z_DONE] + WHEEL or (change == 0 and due > t):
+    change = take_change(M, wheel) if due < t + WHEEL else 0
+    if change == 0 and due > t:
         post(M, due, EV_BIT, at, part, sm << WHAT_BITS | value << WHAT_BITS - 1 | what)
     elif change == 0:
         M[H_ERROR] = ERROR_HEAP
     else:
-        if M[wheel + Z_FREE] != 0:
-            M[wheel + Z_FREE] = M[change + N_NEXT]
-        else:
-            M[wheel + Z_FRESH] += 1
         slot = due & (WHEEL - 1)
         head = wheel + (Z_SET if value != 0 else Z_CLEAR) + slot
         M[change + N_NEXT] = M[head]
         M[change + N_AT], M[change + N_PART], M[change + N_WHAT] = at, part, what
         M[head] = change
         M[wheel + Z_USED] |= bit(slot)
+        M[sm + S_DUE] = min(M[sm + S_DUE], due)
 
 
 def send_now(M: State, sm: int, at: int, part: int, what: int, value: int, t: int) -> None:
@@ -210,7 +210,8 @@ def somebody_waits(M: State, sm: int) -> bool:
 
 def forget_thread(M: State, sm: int, thread: int, t: int) -> None:
     """Make all changes to come of a FIBER-thread in cycle t, in their order, and forget them."""
-    catch_up(M, sm, t - 1)
+    if M[sm + S_DUE] < t:
+        catch_up(M, sm, t - 1)
     wheel = M[sm + S_WHEEL]
     for k in range(WHEEL):
         slot = (t + k) & (WHEEL - 1)
@@ -223,7 +224,6 @@ def forget_thread(M: State, sm: int, thread: int, t: int) -> None:
                     if what & ROWS_MASK >= 1 << ROW_FULL:  # nobody tests E any more
                         change_parts(M, word, M[change + N_PART], (what & ROWS_MASK) >> ROW_FULL, value)
                     M[at] = M[change + N_NEXT]
-                    M[change + N_NEXT] = M[wheel + Z_FREE]
-                    M[wheel + Z_FREE] = change
+                    give_change(M, wheel, change)
                 else:
                     at = change + N_NEXT

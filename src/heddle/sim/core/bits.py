@@ -7,11 +7,19 @@ could leave 64 bits is a function here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 WORD = 1 << 64
 
+Function = TypeVar("Function", bound=Callable[..., object])
+
 policies: list[Callable[[int, int, int, int], int]] = []
 """Policies of uncompiled simulations, called by their place in this list."""
+
+
+def cold(function: Function) -> Function:
+    """Mark a function of the core that is seldom called; its machine code is kept away from what runs all the time."""
+    return function
 
 
 def unsigned(x: int) -> int:

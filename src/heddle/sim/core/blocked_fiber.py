@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
 from heddle.sim.core.arbiter import queue_of_sub
-from heddle.sim.core.bits import bit, ctz
+from heddle.sim.core.bits import bit, ctz, drop_lowest
 from heddle.sim.core.blocked import NOT_SELECTED, blocked_by, credit_blocked, pipe_until, ports_until, queue_until
+from heddle.sim.core.clears import clear_due
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     FLAG_BITS,
+    FLAG_FULL,
+    FLAGS_BY_OR_QUEUE,
     INF,
     P_COLD,
     P_FLAGS,
     P_PORTS,
     Q_BIT_WAIT,
     Q_BLOCKED,
+    Q_HELD,
+    Q_HELD_NEXT,
     Q_SENSITIVE,
+    Q_WARPS,
     QUEUE_NONE,
     QUEUE_WEFT,
     TICK_BITS,
@@ -33,6 +39,7 @@ from heddle.sim.core.layout import (
     W_TOUCHED,
     W_VIEW,
     W_WAIT,
+    W_WORDS,
     WORD_BITS,
 )
 from heddle.sim.core.layout_fiber import (
@@ -60,11 +67,13 @@ POOL_EMPTY, POOL_FULL, GMMA = int(Stall.POOL_EMPTY), int(Stall.POOL_FULL), int(S
 
 def find_set(M: State, P: Program, warp: int, at: int, count: int) -> int:
     """Return the first set bit of `count` tests from `at` on, as W_WAIT says; 0 if there is none."""
-    for test in range(at, at + 2 * count, 2):
-        word = M[warp + W_VIEW + (P[test] & (1 << TEST_BASE_BITS) - 1)] + (P[test] >> TEST_BASE_BITS)
-        found = M[word] & P[test + 1]
+    end = at + 2 * count
+    while at < end:
+        word = M[warp + W_VIEW + (P[at] & (1 << TEST_BASE_BITS) - 1)] + (P[at] >> TEST_BASE_BITS)
+        found = M[word] & P[at + 1]
         if found != 0:
             return int(word << WORD_BITS | ctz(found))
+        at += 2
     return 0
 
 
@@ -132,35 +141,57 @@ def place_until(M: State, P: Program, sub: int, warp: int, row: int) -> int:
     return weft_queue_until(M, sub) if queue == QUEUE_WEFT else queue_until(M, P, sub, warp, row)
 
 
-def weft_until(M: State, P: Program, sub: int, warp: int, t: int) -> int:
-    """Return a cycle up to which the candidate is held up as things stand; account cycle t if that is later than t."""
-    if M[warp + W_SURE] > t:
-        return int(M[warp + W_SURE])
+def look_again(M: State, sub: int, t: int) -> None:
+    """Let those candidates be looked at in cycle t that were held up to this cycle, or have been roused."""
+    rest = held = M[sub + Q_HELD]
+    soon = INF
+    while rest != 0:
+        i = ctz(rest)
+        rest = drop_lowest(rest)
+        sure = M[M[sub + Q_WARPS] + i * W_WORDS + W_SURE]
+        if sure <= t:
+            held &= ~bit(i)
+        else:
+            soon = min(soon, sure)
+    M[sub + Q_HELD], M[sub + Q_HELD_NEXT] = held, soon
+    M[sub + Q_BIT_WAIT] &= held
+    M[sub + Q_SENSITIVE] &= held
+
+
+def is_ready(M: State, P: Program, sub: int, warp: int, t: int) -> bool:
+    """Tell whether conditions d' to g hold for a candidate in cycle t; account the cycle, and hold it up, if not."""
     row = M[warp + W_ROW]
-    if is_off(M, P, warp, row):
-        return 0
-    if P[row + P_FLAGS] & FLAG_BITS:
-        own, fiber = bit(M[warp + W_BIT]), fiber_row(M, row)
-        M[sub + Q_BIT_WAIT] &= ~own
-        M[sub + Q_SENSITIVE] &= ~own
+    flags = P[row + P_FLAGS]
+    if flags & FLAGS_BY_OR_QUEUE and is_off(M, P, warp, row):
+        return True
+    if flags & FLAG_BITS:
+        fiber = fiber_row(M, row)
         wait = find_empty(M, P, warp, fiber, t)
         if wait != 0:
-            M[sub + Q_BIT_WAIT] |= own
-            M[warp + W_WAIT] = wait
-            return held(M, P, sub, warp, POOL_EMPTY, INF, t)
-        wait = find_full(M, P, warp, fiber)
+            wait_for(M, sub, warp, wait)
+            held(M, P, sub, warp, POOL_EMPTY, clear_due(M, sub, wait), t)
+            return False
+        wait = find_full(M, P, warp, fiber) if flags & FLAG_FULL else 0
         if wait != 0:
-            M[sub + Q_BIT_WAIT] |= own
-            M[warp + W_WAIT] = wait
-            return held(M, P, sub, warp, POOL_FULL, watch(M, P, sub, warp, fiber, t), t)
-    queue, pipe = place_until(M, P, sub, warp, row), pipe_until(M, P, sub, row)
+            wait_for(M, sub, warp, wait)
+            held(M, P, sub, warp, POOL_FULL, watch(M, P, sub, warp, fiber, t), t)
+            return False
+    queue = place_until(M, P, sub, warp, row) if flags & FLAGS_BY_OR_QUEUE else 0
+    pipe = pipe_until(M, P, sub, row)
     until = max(pipe, queue)
     if P[row + P_PORTS] != 0:
         until = max(until, ports_until(M, P, sub, warp, row))
     if until <= t:
-        return 0
+        return True
     reason = blocked_by(P, P[row + P_COLD], queue, pipe, t)
-    return held(M, P, sub, warp, reason, sure_until(M, P, sub, warp, row, queue, pipe, t), t)
+    held(M, P, sub, warp, reason, sure_until(M, P, sub, warp, row, queue, pipe, t), t)
+    return False
+
+
+def wait_for(M: State, sub: int, warp: int, wait: int) -> None:
+    """Let a candidate be looked at when a bit is cleared."""
+    M[sub + Q_BIT_WAIT] |= bit(M[warp + W_BIT])
+    M[warp + W_WAIT] = wait
 
 
 def sure_until(M: State, P: Program, sub: int, warp: int, row: int, queue: int, pipe: int, t: int) -> int:
@@ -179,9 +210,12 @@ def sure_until(M: State, P: Program, sub: int, warp: int, row: int, queue: int, 
     return min(until, watch(M, P, sub, warp, fiber_row(M, row), t))
 
 
-def held(M: State, P: Program, sub: int, warp: int, reason: int, until: int, t: int) -> int:
+def held(M: State, P: Program, sub: int, warp: int, reason: int, until: int, t: int) -> None:
     """Account cycle t, in which a candidate is held up, and let it not be looked at before cycle `until`."""
     own = bit(M[warp + W_BIT])
+    if until > t + 1 or (M[sub + Q_BIT_WAIT] | M[sub + Q_SENSITIVE]) & own != 0:
+        M[sub + Q_HELD] |= own
+        M[sub + Q_HELD_NEXT] = min(M[sub + Q_HELD_NEXT], until)
     if M[sub + Q_BLOCKED] & own == 0:
         M[sub + Q_BLOCKED] |= own
         credit(M, P, warp, NOT_SELECTED, t)
@@ -190,4 +224,3 @@ def held(M: State, P: Program, sub: int, warp: int, reason: int, until: int, t: 
     M[warp + W_SURE] = until
     M[warp + W_HELD] = reason
     credit(M, P, warp, reason, t + 1)
-    return until

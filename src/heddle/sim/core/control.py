@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heddle.sim.core.bits import cold
 from heddle.sim.core.heap import Program, State, post
 from heddle.sim.core.ideal_window import begin
 from heddle.sim.core.layout import (
@@ -228,6 +229,7 @@ def end_cta(M: State, cta: int, t: int) -> None:
         post(M, M[cluster + K_FREE], EV_LAUNCH, cluster, 0, 0)
 
 
+@cold
 def fetch(M: State, P: Program, warp: int, row: int, t: int) -> None:
     """Request the instruction line of `row` in cycle t if the SM has not, and note when it is there."""
     if M[H_FETCH] == 0:

@@ -11,7 +11,8 @@ The buffer `F`: a header (F_), the counters at the stored state, the stored stat
 from __future__ import annotations
 
 from heddle.ir.opcodes import Unit
-from heddle.sim.core.bit_wheel import catch_up
+from heddle.sim.core.bits import cold
+from heddle.sim.core.clears import make_changes
 from heddle.sim.core.flush import flush_accounts
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
@@ -54,6 +55,7 @@ from heddle.sim.core.layout_fiber import FIBER_COUNTS, H_CROSSED
 from heddle.sim.core.memory_forward import memory_repeats, memory_skip
 from heddle.sim.core.memory_layout import COUNTERS as MEMORY_COUNTERS
 from heddle.sim.core.memory_layout import COUNTERS_END as MEMORY_COUNTERS_END
+from heddle.sim.core.phases import copy_phases, phases_allow, repeat_phases
 from heddle.sim.core.relative import relative_state
 from heddle.sim.core.rows import unit_of
 from heddle.sim.core.shared import block_of, step_of
@@ -108,10 +110,17 @@ def copy_counts(M: State, P: Program, X: State, F: State, at: int) -> int:
     for k in range(FIBER_COUNTS):
         F[at + k] = M[H_CROSSED + k]
     at += FIBER_COUNTS
+    at = copy_phases(M, F, at)
     for k in range(MEMORY_COUNTERS, MEMORY_COUNTERS_END):
         F[at] = X[k]
         at += 1
     return at
+
+
+def place_of_phases(M: State, F: State) -> int:
+    """Return where the counters have the phases."""
+    warps = M[H_WARP_COUNT] * (2 * LEVELS + REASONS)
+    return int(F[F_COUNTS] + warps + M[H_PC_WORDS] + 2 * M[H_SMS] + FIBER_COUNTS)
 
 
 def loops_allow(M: State, F: State, limit: int) -> int:
@@ -214,7 +223,7 @@ def skip(M: State, X: State, F: State, t: int, periods: int) -> None:
         at += 2
     for k in range(FIBER_COUNTS):
         grow(M, H_CROSSED + k, F[at + k], periods)
-    at += FIBER_COUNTS
+    at = repeat_phases(M, F, at + FIBER_COUNTS, periods)
     memory_skip(X, cycles, F, at, periods)
     shift_state(M, t, cycles)
     place = F_LIST + 3 * (F[F_REPEATS] % LIST)
@@ -256,6 +265,7 @@ def begin_item(M: State, F: State, anchor: int) -> None:
     F[F_LOOKS] = 0
 
 
+@cold
 def look(M: State, P: Program, X: State, F: State, until: int) -> None:
     """Look at the state after the anchor took its loop branch, and skip what repeats, up to cycle `until` at most."""
     t = M[H_TIME]
@@ -271,11 +281,11 @@ def look(M: State, P: Program, X: State, F: State, until: int) -> None:
         F[F_POWER] = 1
         return
     for i in range(M[H_SMS] if M[H_BITS] != 0 else 0):
-        catch_up(M, M[H_SM] + i * S_WORDS, t - 1)
+        make_changes(M, M[H_SM] + i * S_WORDS, t - 1)
     flush_accounts(M, P, t)  # what held a warp up in the past is no part of the relative state
     length = relative_state(M, X, F, F[F_CURRENT], t) - F[F_CURRENT]
     if F[F_STORED] != 0 and equal_states(F, length):
-        periods = loops_allow(M, F, (until - t) // (t - F[F_CYCLE]))
+        periods = loops_allow(M, F, (until - t) // (t - F[F_CYCLE])) if phases_allow(M, F, place_of_phases(M, F)) else 0
         periods = memory_allows(M, P, X, F, t, periods)
         if periods > 0:
             skip(M, X, F, t, periods)

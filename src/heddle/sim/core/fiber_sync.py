@@ -5,6 +5,7 @@ from __future__ import annotations
 from heddle.sim.core.accounting import credit, own_ready
 from heddle.sim.core.bit_wheel import send_now
 from heddle.sim.core.bit_words import part_of
+from heddle.sim.core.bits import cold
 from heddle.sim.core.control import end_cta, fetch, finish_item, launch_warp
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.issue import advance_rings
@@ -81,6 +82,7 @@ from heddle.sim.result import Stall
 FIBER_SYNC, SELECTED = int(Stall.FIBER_SYNC), int(Stall.SELECTED)
 
 
+@cold
 def meet_all(M: State, P: Program, L: State, t: int) -> None:
     """Let all FIBER-threads whose wefts issue a SETFIBER in cycle t do so, in the order of SM and slot."""
     for i in range(M[H_SMS] * M[H_SLOTS]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.ir.opcodes import Unit
 from heddle.sim.core.arbiter import take_local_ports
-from heddle.sim.core.bit_changes import issue_bit, issue_bits
+from heddle.sim.core.bit_changes import issue_bit, issue_bits, issue_simple
 from heddle.sim.core.blocked import reuses, settle_others
 from heddle.sim.core.control import fetch
 from heddle.sim.core.heap import Program, State
@@ -42,10 +42,9 @@ from heddle.sim.core.layout import (
     W_NEXT_OK,
     W_REASON,
     W_ROW,
-    X_LATENCY,
     X_PORTS_REUSE,
 )
-from heddle.sim.core.layout_fiber import FLAG_MATRIX, FLAG_TESTS, H_X_OWN, O_NUMBER, Y_FLAGS
+from heddle.sim.core.layout_fiber import FLAG_MATRIX, FLAG_SIMPLE, FLAG_TESTS, H_X_OWN, O_NUMBER, Y_FLAGS, Y_LATENCY
 from heddle.sim.core.log import record, record_waits
 from heddle.sim.core.matrix_ops import begin_op, end_op
 from heddle.sim.core.registers import fiber_row
@@ -104,7 +103,8 @@ def own_conflicts(M: State, P: Program, sub: int, warp: int, row: int, t: int) -
 
 def issue_acting(M: State, P: Program, L: State, X: State, sub: int, warp: int, row: int, t: int) -> int:
     """Issue an instruction in which this weft acts; return the next row, -1 at the end of the weft."""
-    flags, unit = P[fiber_row(M, row) + Y_FLAGS], unit_of(P, row)
+    fiber, unit = fiber_row(M, row), unit_of(P, row)
+    flags = P[fiber + Y_FLAGS]
     own = own_conflicts(M, P, sub, warp, row, t)
     pipe = P[row + P_PIPE]
     if pipe < S_PIPE:
@@ -116,11 +116,16 @@ def issue_acting(M: State, P: Program, L: State, X: State, sub: int, warp: int, 
     M[warp + W_NEXT_OK] = t + P[row + P_STALL] + own
     if released_of(P, row) != 0:
         release_counters(M, P, warp, row, t + own)
+    read, written = t + own + 2, t + own + P[fiber + Y_LATENCY]
+    if flags & FLAG_SIMPLE:
+        if M[H_BITS] != 0:
+            issue_simple(M, P, warp, fiber, t, read, max(written, read))
+        return int(row + P_WORDS)
     if unit == WEFT_MMA:
         issue_weft_matrix(M, P, L, warp, row, t)
         return int(row + P_WORDS)
-    M[H_WRITTEN] = t + own + P[P[row + P_COLD] + X_LATENCY]
-    M[H_READ] = t + own + 2
+    M[H_WRITTEN] = written
+    M[H_READ] = read
     bits = M[H_BITS] != 0 and unit != EXIT
     op = begin_op(M, P, warp, row, t) if bits and flags & FLAG_MATRIX else 0
     following = row + P_WORDS

@@ -63,7 +63,6 @@ CHANGE_FULL = 2
 
 # ---- wheel of an SM: changes of bits in the next WHEEL cycles; what is due later is an event
 WHEEL = 64
-Z_DONE = 0  # changes up to this cycle have been made
 Z_USED = 1  # mask of slots with changes
 Z_FREE = 2  # first change that has been used and is free
 Z_FRESH = 3  # changes that have been used
@@ -74,6 +73,11 @@ CHANGES = 4096
 N_NEXT, N_AT, N_PART, N_WHAT = 0, 1, 2, 3  # word in the first row of its place, registers there, rows and place
 N_CHANGE_WORDS = 4
 Z_WORDS = Z_CHANGES + CHANGES * N_CHANGE_WORDS
+
+# ---- wheel of clears of a subpartition: E of registers that nobody else changes (FLAG_PLAIN), slot by slot
+D_AT, D_PART, D_MORE = 0, 1, 2  # word in the own view, registers there, further ones: changes of the SM's wheel
+D_SLOT_WORDS = 4
+D_WORDS = WHEEL * D_SLOT_WORDS
 
 # ---- matrix operation
 OPS = 64  # a weft's, in flight
@@ -123,25 +127,26 @@ A_SEEN = A_READS + 4  # words of registers that a matrix instruction names, and 
 A_MEMBER = A_SEEN + 4 * 8  # ... that one of its members does
 A_WORDS = A_MEMBER + 4 * 8
 
-# ---- third part of a program row: what every instruction needs, ...
+# ---- third part of a program row: what most instructions need, in one cache line with their first two tests, ...
 Y_FLAGS = 0
-Y_DST = 1  # groups: count | number << 16 | GROUP_* << 32, base included; 0: none
-Y_BIND = 2
-Y_TESTS = 3  # numbers of tests: of sources | of accumulators << TESTS_BITS | of the destination << 2 * TESTS_BITS
-Y_LOCAL_SLOTS = 4  # mask of source slots for which FLAG_LOCAL would hold
-Y_TOUCHED = 5  # mask of the registers that it tests, all words together
-Y_PORTS = 6  # of an X instruction: number of port reads | of those that the reuse cache leaves << TESTS_BITS
-Y_ACCUMULATOR = 7
-Y_TEST = 8  # TESTS pairs: words from one of W_VIEW, ... on << TEST_BASE_BITS | which of them; mask of its registers
+Y_TESTS = 1  # numbers of tests: of sources | of accumulators << TESTS_BITS | of the destination << 2 * TESTS_BITS
+Y_DST = 2  # groups: count | number << 16 | GROUP_* << 32, base included; 0: none
+Y_LATENCY = 3  # cycles from issue to write-back, but for own conflicts
+Y_TEST = 4  # TESTS pairs: words from one of W_VIEW, ... on << TEST_BASE_BITS | which of them; mask of its registers
 TESTS = 40
 TESTS_BITS = 8
 TEST_BASE_BITS = 2
 TEST_ANY, TEST_OWN, TEST_FULL = 0, 1, 2
+# ... what binds, X instructions and accumulators need, ...
+Y_BIND = 84
+Y_TOUCHED = 85  # mask of the registers that it tests, all words together
+Y_PORTS = 86  # of an X instruction: number of port reads | of those that the reuse cache leaves << TESTS_BITS
+Y_ACCUMULATOR = 87
 Y_PORT = 88  # PORT_READS pairs: word | place << PORT_PLACE_SHIFT (0: own, else place + 1); mask of the registers read
 Y_PORT_REUSE = 136
 PORT_READS = 24
 PORT_PLACE_SHIFT = 4
-# ... and what binds, and single units, need
+# ... and what single units need
 Y_SOURCES = 184  # number of source slots that are operands; a third slot of a matrix instruction is its accumulator
 Y_PORT_SLOTS = 185  # source slots that are read through ports at issue
 Y_PRODUCTS = 186  # ticks of a weft's matrix instruction
@@ -153,6 +158,7 @@ Y_SIGNATURE = 191  # equal for group instructions that go together
 Y_FIBERS = 192  # of SETFIBER: wefts << 1 | all_scope
 Y_SHARED_TICKS = 193  # of one weft's operands in shared memory
 Y_GROUP_TICKS = 194  # of four's
+Y_LOCAL_SLOTS = 195  # mask of source slots for which FLAG_LOCAL would hold
 Y_SOURCE = 200  # SOURCES groups
 SOURCES = 24
 Y_WORDS = 232  # an odd number of cache lines, so that rows spread over a cache
@@ -165,6 +171,9 @@ FLAG_READS = 32  # has sources that are registers
 FLAG_READS_POOL = 64
 FLAG_WRITES_POOL = 128
 FLAG_LOCAL = 256  # no instruction names its destination from another subpartition: only one view of E is tested
+FLAG_MAY_BE_FULL = 512  # some instruction makes a register of its destination full
+FLAG_PLAIN = 1024  # E of its destination is changed by issues and write-backs in its own subpartition alone
+FLAG_SIMPLE = 2048  # it changes no other bits than those, in the way of a pipe
 
 GROUP_OWN, GROUP_PLACE = 0, 1  # a group in the weft's own subpartition, or in that of (kind - GROUP_PLACE)
 

@@ -13,9 +13,9 @@ H_I_ROOM = 91  # instructions that the record of a warp has room for
 H_I_CONTEXTS = 92  # warp contexts of a subpartition
 IDEAL_ORDER, IDEAL_BARRIERS, IDEAL_PRODUCTS = 1, 2, 4
 
-Q_MATRIX_FREE = 108  # ticks: the subpartition's quarter of the matrix unit
-Q_MATRIX_SPANS = 109  # address of the spans in which it works: laid out as those of an SM's whole unit (S_ACTIVE)
-Q_MATRIX_WARP = 111  # warp that it worked for last
+Q_MATRIX_FREE = 146  # ticks: the subpartition's quarter of the matrix unit
+Q_MATRIX_SPANS = 147  # address of the spans in which it works: laid out as those of an SM's whole unit (S_ACTIVE)
+Q_MATRIX_WARP = 149  # warp that it worked for last
 Q_MATRIX_OPEN = 15  # 1: its group of products has not been closed
 
 W_IDEAL = 320  # address of the warp's record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heddle.sim.core.bits import cold
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     B_CTA,
@@ -46,6 +47,7 @@ from heddle.sim.result import Stall
 NOT_SELECTED, WAIT = int(Stall.NOT_SELECTED), int(Stall.WAIT)
 
 
+@cold
 def record(M: State, P: Program, L: State, warp: int, row: int, kind: int, begin: int, end: int, detail: int) -> None:
     """Write one record about an instruction of a warp, if its SM is logged."""
     sm = M[M[warp + W_SM] + S_INDEX]
@@ -69,6 +71,7 @@ def record(M: State, P: Program, L: State, warp: int, row: int, kind: int, begin
         L[at + L_COUNTERS + level] = M[warp + W_COUNTER + level] if kind == LOG_ISSUE else 0
 
 
+@cold
 def record_phase(M: State, L: State, barrier: int, t: int) -> None:
     """Write that an mbarrier completed a phase."""
     cta = M[barrier + B_CTA]
@@ -90,6 +93,7 @@ def record_phase(M: State, L: State, barrier: int, t: int) -> None:
     L[at + L_STAGE] = M[barrier + B_ELEMENT]
 
 
+@cold
 def record_waits(M: State, P: Program, L: State, warp: int, row: int, t: int) -> None:
     """Write what held the warp up before its issue in cycle t, but for stall counts and other warps' turns."""
     runs = M[warp + W_RUNS]

@@ -6,13 +6,13 @@ A group of registers of one subpartition is a word (`layout_fiber.Y_DST`).
 from __future__ import annotations
 
 from heddle.sim.core.heap import State
-from heddle.sim.core.layout import P_WORDS, W_PLACE, W_REGISTERS
+from heddle.sim.core.layout import P_SHIFT, W_PLACE, W_REGISTERS
 from heddle.sim.core.layout_fiber import GROUP_PLACE, H_ROWS, PLACE_WORDS, TENSOR_FIRST, Y_WORDS
 
 
 def fiber_row(M: State, row: int) -> int:
     """Return the address in P of the third part of a row."""
-    return int(M[H_ROWS] + row // P_WORDS * Y_WORDS)
+    return int(M[H_ROWS] + (row >> P_SHIFT) * Y_WORDS)
 
 
 def count_of(group: int) -> int:

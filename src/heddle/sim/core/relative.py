@@ -56,6 +56,7 @@ from heddle.sim.core.layout import (
     H_MBARRIERS,
     H_QUEUE_NEXT,
     H_RINGS,
+    H_ROOTS,
     H_SEMAPHORE_COUNT,
     H_SEMAPHORES,
     H_SLOTS,
@@ -107,7 +108,6 @@ from heddle.sim.core.layout import (
     ST_BARRIER,
     ST_DEAD,
     ST_GMMA,
-    ST_MBARRIER,
     ST_SEMAPHORE,
     ST_TIMED,
     SUBPARTITIONS,
@@ -135,7 +135,6 @@ from heddle.sim.core.layout import (
     W_MMA_GROUPS,
     W_NEXT_OK,
     W_OTHER,
-    W_PARITY,
     W_PENDING,
     W_PHASE,
     W_PHASE_REASON,
@@ -149,6 +148,7 @@ from heddle.sim.core.layout import (
     W_WORDS,
 )
 from heddle.sim.core.memory_forward import memory_relative
+from heddle.sim.core.phases import relative_phase, relative_ring_phase
 from heddle.sim.core.relative_fiber import (
     name_of,
     relative_fiber_sm,
@@ -276,7 +276,7 @@ def relative_warp(M: State, F: State, at: int, warp: int, t: int) -> int:
     F[at + 9] = M[warp + W_ITEM_INDEX]
     F[at + 10] = M[warp + W_ITEM_NUMBER]
     F[at + 11] = M[warp + W_LINK]
-    F[at + 12] = M[warp + W_ASK] if state in (ST_MBARRIER, ST_SEMAPHORE) else 0
+    F[at + 12] = M[warp + W_ASK] if state == ST_SEMAPHORE else 0  # of an mbarrier: the parity that it has
     F[at + 13] = max(M[warp + W_COPY_OPEN] - t, 0)
     F[at + 14] = max(M[warp + W_COPY_CLOSED] - t, 0)
     F[at + 15] = max(M[warp + W_BULK_OPEN] - t, 0)
@@ -285,7 +285,9 @@ def relative_warp(M: State, F: State, at: int, warp: int, t: int) -> int:
     F[at + 18] = M[warp + W_OTHER]
     at = relative_counters(M, F, at + 19, warp, t)
     for k in range(RINGS):
-        F[at + k] = M[warp + W_STAGE + k] << 1 | M[warp + W_PARITY + k] if (M[H_RINGS] >> k) & 1 else 0
+        F[at + k] = 0
+        if (M[H_RINGS] >> k) & 1:
+            F[at + k] = M[warp + W_STAGE + k] << 1 | relative_ring_phase(M, warp, k)
     at = relative_groups(M, F, at + RINGS, warp + W_COPY, M[warp + W_COPY_COUNT], t)
     at = relative_groups(M, F, at, warp + W_BULK, M[warp + W_BULK_COUNT], t)
     if M[warp + W_GROUP] != 0:
@@ -305,7 +307,7 @@ def relative_cta(M: State, F: State, at: int, cta: int, t: int) -> int:
     for i in range(M[H_MBARRIERS]):
         barrier = M[cta + C_MBARRIERS] + i * B_WORDS
         F[at] = M[barrier + B_ARRIVED]
-        F[at + 1] = M[barrier + B_BYTES] << 1 | M[barrier + B_PARITY]
+        F[at + 1] = M[barrier + B_BYTES] << 1 | relative_phase(M, M[barrier + B_PARITY], M[M[H_ROOTS] + i])
         F[at + 2] = M[barrier + B_WAITERS]
         at += 3
     for i in range(M[H_GROUPS_PER_CTA]):
@@ -364,7 +366,7 @@ def relative_fiber(M: State, F: State, at: int, t: int) -> int:
         sm = M[H_SM] + i * S_WORDS
         at = relative_fiber_sm(M, F, at, sm, t)
         for k in range(SUBPARTITIONS):
-            at = relative_waits(M, F, at, sm + S_QUARTERS + k * Q_WORDS)
+            at = relative_waits(M, F, at, sm + S_QUARTERS + k * Q_WORDS, t)
     for i in range(M[H_WARP_COUNT]):
         at = relative_weft(M, F, at, M[H_WARPS] + i * W_WORDS, t)
     for i in range(M[H_SMS] * M[H_SLOTS]):

@@ -20,6 +20,9 @@ from heddle.sim.core.layout import (
     H_WARPS_PER_CTA,
     INF,
     Q_BIT_WAIT,
+    Q_CLEARS,
+    Q_CLEARS_USED,
+    Q_HELD,
     Q_SENSITIVE,
     S_INDEX,
     S_WHEEL,
@@ -42,6 +45,10 @@ from heddle.sim.core.layout import (
     W_WARP,
 )
 from heddle.sim.core.layout_fiber import (
+    D_AT,
+    D_MORE,
+    D_PART,
+    D_SLOT_WORDS,
     G4_FORMED,
     G4_ISSUED,
     G4_OP,
@@ -146,10 +153,22 @@ def relative_fiber_sm(M: State, F: State, at: int, sm: int, t: int) -> int:
     return at
 
 
-def relative_waits(M: State, F: State, at: int, sub: int) -> int:
-    """Write which candidates of a subpartition are looked at when a bit changes."""
-    F[at], F[at + 1] = M[sub + Q_BIT_WAIT], M[sub + Q_SENSITIVE]
-    return at + 2
+def relative_waits(M: State, F: State, at: int, sub: int, t: int) -> int:
+    """Write which candidates of a subpartition are looked at when a bit changes, and its wheel of clears."""
+    F[at], F[at + 1], F[at + 2] = M[sub + Q_BIT_WAIT], M[sub + Q_SENSITIVE], M[sub + Q_HELD]
+    at += 3
+    for k in range(WHEEL if M[sub + Q_CLEARS_USED] != 0 else 0):
+        slot = M[sub + Q_CLEARS] + ((t + k) & (WHEEL - 1)) * D_SLOT_WORDS
+        if (M[sub + Q_CLEARS_USED] >> ((t + k) & (WHEEL - 1))) & 1:
+            F[at], F[at + 1], F[at + 2] = k, M[slot + D_AT], M[slot + D_PART]
+            at += 3
+            change = M[slot + D_MORE]
+            while change != 0:
+                F[at], F[at + 1], F[at + 2] = k, M[change + N_AT], M[change + N_PART]
+                at += 3
+                change = M[change + N_NEXT]
+    F[at] = END
+    return at + 1
 
 
 def relative_op(M: State, F: State, at: int, warp: int, op: int, t: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heddle.sim.core.bit_wheel import happen_bit
+from heddle.sim.core.clears import happen_clear
 from heddle.sim.core.conditions import grow_semaphore, release_waiters
 from heddle.sim.core.control import launch_next
 from heddle.sim.core.fast_forward import look
@@ -22,6 +23,7 @@ from heddle.sim.core.layout import (
     EV_ARRIVE,
     EV_BIT,
     EV_BYTES,
+    EV_CLEAR,
     EV_COPY,
     EV_LAND,
     EV_LAUNCH,
@@ -115,6 +117,8 @@ def happen_to_wefts(M: State, kind: int, where: int, change: int, sm: int, t: in
         happen_bit(M, where, change, sm, t)
     elif kind == EV_WRITE_BACK:
         write_back(M, where, t)
+    elif kind == EV_CLEAR:
+        happen_clear(M, where, change, sm, t)
     else:
         fetch_operands(M, where)
 

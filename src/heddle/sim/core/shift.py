@@ -40,6 +40,7 @@ from heddle.sim.core.layout import (
     PIPES,
     Q_FAR,
     Q_FAR_NEXT,
+    Q_HELD_NEXT,
     Q_LSU,
     Q_NEXT,
     Q_PIPE,
@@ -99,6 +100,7 @@ def shift_sub(M: State, sub: int, t: int, cycles: int) -> None:
     """Move a subpartition, and empty its wake ring, which `shift_warp` fills again."""
     now, ticks = t << TICK_BITS, cycles << TICK_BITS
     later(M, sub + Q_NEXT, t, cycles)
+    later(M, sub + Q_HELD_NEXT, t, cycles)
     later(M, sub + Q_TMEM_FREE, now, ticks)
     later_all(M, sub + Q_PORT, BANKS, now, ticks)
     later_all(M, sub + Q_PIPE, PIPES, now, ticks)

@@ -9,7 +9,13 @@ from heddle.sim.core.layout import (
     C_REST,
     H_BITS,
     INF,
+    Q_CLEARS,
+    Q_CLEARS_NEXT,
+    Q_CLEARS_USED,
+    Q_WORDS,
+    S_DUE,
     S_INDEX,
+    S_QUARTERS,
     S_WHEEL,
     SUBPARTITIONS,
     TICK_BITS,
@@ -19,6 +25,7 @@ from heddle.sim.core.layout import (
     W_SURE,
 )
 from heddle.sim.core.layout_fiber import (
+    D_SLOT_WORDS,
     H_DELAY,
     H_QUEUES,
     O_END,
@@ -32,7 +39,6 @@ from heddle.sim.core.layout_fiber import (
     V_WORDS,
     WHEEL,
     Z_CLEAR,
-    Z_DONE,
     Z_SET,
     Z_USED,
 )
@@ -45,22 +51,31 @@ def later(M: State, at: int, now: int, by: int) -> None:
         M[at] += by
 
 
-def turn(M: State, first: int, by: int) -> None:
-    """Turn the WHEEL words from `first` on: what was in slot i goes to slot i + by."""
+def turn(M: State, first: int, by: int, step: int) -> None:
+    """Turn the WHEEL words at `first`, `first` + step, ...: what was in slot i goes to slot i + by."""
     for _ in range(by & (WHEEL - 1)):
-        carried = M[first + WHEEL - 1]
+        carried = M[first + (WHEEL - 1) * step]
         for k in range(WHEEL):
-            here = M[first + k]
-            M[first + k] = carried
+            here = M[first + k * step]
+            M[first + k * step] = carried
             carried = here
 
 
-def shift_wheel(M: State, wheel: int, cycles: int) -> None:
-    """Move the changes of bits to come."""
-    turn(M, wheel + Z_CLEAR, cycles)
-    turn(M, wheel + Z_SET, cycles)
+def shift_wheel(M: State, sm: int, t: int, cycles: int) -> None:
+    """Move the changes of bits to come of an SM."""
+    wheel = M[sm + S_WHEEL]
+    turn(M, wheel + Z_CLEAR, cycles, 1)
+    turn(M, wheel + Z_SET, cycles, 1)
     M[wheel + Z_USED] = rotated(M[wheel + Z_USED], -cycles & (WHEEL - 1))
-    M[wheel + Z_DONE] += cycles
+    later(M, sm + S_DUE, t, cycles)
+
+
+def shift_clears(M: State, sub: int, t: int, cycles: int) -> None:
+    """Move the clears to come of a subpartition."""
+    for k in range(D_SLOT_WORDS):
+        turn(M, M[sub + Q_CLEARS] + k, cycles, D_SLOT_WORDS)
+    M[sub + Q_CLEARS_USED] = rotated(M[sub + Q_CLEARS_USED], -cycles & (WHEEL - 1))
+    later(M, sub + Q_CLEARS_NEXT, t, cycles)
 
 
 def shift_queue(M: State, queue: int, t: int, cycles: int) -> None:
@@ -78,9 +93,11 @@ def shift_queue(M: State, queue: int, t: int, cycles: int) -> None:
 def shift_fiber_sm(M: State, sm: int, t: int, cycles: int) -> None:
     """Move what an SM has beside its subpartitions' units."""
     if M[H_BITS] != 0:
-        shift_wheel(M, M[sm + S_WHEEL], cycles)
+        shift_wheel(M, sm, t, cycles)
     first = M[H_QUEUES] + M[sm + S_INDEX] * SUBPARTITIONS * V_WORDS
     for k in range(SUBPARTITIONS):
+        if M[H_BITS] != 0:
+            shift_clears(M, sm + S_QUARTERS + k * Q_WORDS, t, cycles)
         shift_queue(M, first + k * V_WORDS, t, cycles)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heddle.sim.core.bit_wheel import forget_thread
-from heddle.sim.core.bits import ctz, drop_lowest, popcount
+from heddle.sim.core.bits import cold, ctz, drop_lowest, popcount
 from heddle.sim.core.heap import State, post
 from heddle.sim.core.layout import (
     C_QUADS,
@@ -62,6 +62,7 @@ def end_threads(M: State, cluster: int) -> None:
     post(M, M[cluster + K_FREE], EV_LAUNCH, cluster, 0, 0)
 
 
+@cold
 def end_drained(M: State, t: int) -> None:
     """At the end of cycle t, free the slots of ended clusters whose last operation has started by now."""
     M[H_DRAINING] = 0

@@ -7,7 +7,7 @@ wake later are in one mask with the earliest of their cycles.
 from __future__ import annotations
 
 from heddle.sim.core.accounting import own_ready
-from heddle.sim.core.bits import bit, ctz
+from heddle.sim.core.bits import bit, ctz, rotated
 from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     FLAG_CONDITION,
@@ -54,7 +54,7 @@ def enter_ring(M: State, sub: int, warp: int, wake: int, now: int) -> None:
     if wake - now < WAKE_SLOTS:
         slot = wake & (WAKE_SLOTS - 1)
         M[sub + Q_RING + slot] |= own
-        M[sub + Q_RING_USED] |= 1 << slot
+        M[sub + Q_RING_USED] |= bit(slot)
     else:
         M[sub + Q_FAR] |= own
         M[sub + Q_FAR_NEXT] = min(M[sub + Q_FAR_NEXT], wake)
@@ -106,6 +106,5 @@ def next_wake(M: State, sub: int, t: int) -> int:
     used = M[sub + Q_RING_USED]
     soon = M[sub + Q_FAR_NEXT]
     if used != 0:
-        shift = (t + 1) & (WAKE_SLOTS - 1)
-        soon = min(soon, t + 1 + ctz((used | used << WAKE_SLOTS) >> shift))
+        soon = min(soon, t + 1 + ctz(rotated(used, t + 1)))
     return int(soon)

@@ -9,6 +9,11 @@ from heddle.sim.native.source import Source
 from heddle.sim.native.writer import Writer
 
 
+def is_cold(tree: ast.FunctionDef) -> bool:
+    """Tell whether a function is marked as seldom called (`core.bits.cold`)."""
+    return any(isinstance(mark, ast.Name) and mark.id == "cold" for mark in tree.decorator_list)
+
+
 class Statements:
     """Lower the body of one function."""
 
@@ -28,7 +33,9 @@ class Statements:
             out.finish(("ret void", "ret i64 -1")[source.results] if source.results < 2 else "unreachable")
         kinds = [f"ptr noalias %a.{name}" if array else f"i64 %a.{name}" for name, array in source.parameters]
         linkage = "" if exported else "internal "
-        return out.text(f'define {linkage}{type_of(source.results)} @"{source.symbol}"({", ".join(kinds)}) nounwind')
+        attributes = "nounwind cold noinline" if is_cold(source.tree) else "nounwind"
+        head = f'define {linkage}{type_of(source.results)} @"{source.symbol}"({", ".join(kinds)})'
+        return out.text(f"{head} {attributes}")
 
     def block(self, body: list[ast.stmt]) -> None:
         """Lower statements one after the other."""
