@@ -11,7 +11,7 @@ from heddle.ir.warp_fiber import TENSOR
 from heddle.machine.spec import Machine
 from heddle.sim.core import layout as c
 
-MATRIX_OPERANDS = 2  # source slots of a matrix instruction that are read through the ports
+MATRIX_OPERANDS = 2  # source slots of a matrix instruction; a third is the accumulator that is read
 UNREAD = (Unit.WEFT_MMA, Unit.BUSY_BIT)  # a weft's matrix instruction reads when it starts; a bit's register is named
 
 
@@ -29,12 +29,18 @@ class PortReads:
 
 
 def _slots(instruction: Instruction) -> tuple[Register, ...]:
-    """Return the source slots that are read through the ports."""
+    """Return the slots that are read through the ports; mma.sync reads its accumulators, too."""
     unit = OPCODES[instruction.op].unit
     if unit in UNREAD:
         return ()
-    matrix = instruction.op == "HMMA" or unit in (Unit.WGMMA, Unit.TCGEN05_MMA)
+    if instruction.op == "HMMA":
+        return instruction.src if len(instruction.src) > MATRIX_OPERANDS else _with_destination(instruction)
+    matrix = unit in (Unit.WGMMA, Unit.TCGEN05_MMA)
     return instruction.src[:MATRIX_OPERANDS] if matrix else instruction.src
+
+
+def _with_destination(instruction: Instruction) -> tuple[Register, ...]:
+    return instruction.src if instruction.dst is None else (*instruction.src, instruction.dst)
 
 
 def _number(slot: Register, base: int) -> int:

@@ -56,6 +56,10 @@ def simd_slots(instruction: Instruction) -> tuple[Register, ...]:
     unit = OPCODES[instruction.op].unit
     if unit in (Unit.WEFT_MMA, Unit.BUSY_BIT):
         return ()  # a weft's matrix instruction reads when it starts; a bit's register is named, not read
+    if instruction.op == "HMMA" and len(instruction.src) == MATRIX_OPERANDS and instruction.dst is not None:
+        return (*instruction.src, instruction.dst)  # the accumulators come from registers
+    if instruction.op == "HMMA":
+        return instruction.src
     matrix = is_matrix(instruction) or unit is Unit.TCGEN05_MMA
     slots = instruction.src[:MATRIX_OPERANDS] if matrix else instruction.src
     return slots
