@@ -15,7 +15,7 @@ from heddle.machine import Machine, machine
 from heddle.passes import compile_program
 from heddle.sim.result import SimResult
 
-SMALL = FiberGemm80(m=64, n=64, k=64, tile_m=64, tile_n=64, stages=2)
+SMALL = FiberGemm80(m=64, n=64, k=128, tile_m=64, tile_n=64, stages=2)
 
 
 @functools.cache

@@ -54,7 +54,8 @@ def random_fiber_case(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:
 def random_fiber_program(rng: random.Random, name: str) -> WarpProgram:
     """Return a program whose wefts meet up to three times: their number grows, then may shrink."""
     roles = _roles(rng)
-    context = FiberContext(rng, roles, grouped=any(role.wefts == 4 for role in roles))
+    grouped = any(role.wefts == 4 for role in roles)
+    context = FiberContext(rng, roles, grouped, mma_sync=rng.random() < 0.35)
     counts = sorted(rng.sample(range(1, len(roles) + 1), min(len(roles), rng.randint(1, 2))))
     counts[-1] = len(roles)
     if rng.random() < 0.4:

@@ -16,13 +16,14 @@ from heddle.ir.warp_fiber import OWN, TENSOR, Bind
 TENSOR_GROUPS = 4  # of 32 columns of tensor memory
 ROWS = 32  # of a weft's matrix instruction on sm_100
 DEPTH = 16
+MMA_SYNC = (16, 8, 16)
 
 
 class FiberContext:
     """Roles of a program under construction, those that live now, and the registers of the pool that are taken."""
 
-    def __init__(self, rng: random.Random, roles: Sequence[FiberRole], grouped: bool) -> None:
-        self.rng, self.roles, self.grouped = rng, roles, grouped
+    def __init__(self, rng: random.Random, roles: Sequence[FiberRole], grouped: bool, mma_sync: bool) -> None:
+        self.rng, self.roles, self.grouped, self.mma_sync = rng, roles, grouped, mma_sync
         self.live: list[FiberRole] = []
         self._next: dict[tuple[int, int], int] = {}  # subpartition and base -> next register of the pool
         self._columns = [0] * SUBPARTITIONS
@@ -62,13 +63,17 @@ def named(role: FiberRole, place: int, number: int, count: int) -> Register:
 def _produce(context: FiberContext, role: FiberRole, number: int, count: int, bind: Bind) -> None:
     """Write channel registers, with an instruction of any latency."""
     rng, dst = context.rng, Register(number, count, False, OWN)
-    kind = rng.choice(["math", "math", "shared", "global"] + ["matrix"] * (count == 8 and not context.grouped))
+    matrix = count == 4 if context.mma_sync else count == 8 and not context.grouped
+    kind = rng.choice(["math", "math", "shared", "global"] + ["matrix"] * matrix)
     if kind == "math":
         role.bound(bind, rng.choice(["FFMA", "MUFU", "SHFL"]), dst=dst, src=role.sources(rng.randrange(0, 4)))
     elif kind == "shared":
         role.bound(bind, "LDS", dst=dst, src=(role.private(),), bytes=128 * count, conflict_ways=rng.choice([1, 2]))
     elif kind == "global":
         role.bound(bind, "LDG", dst=dst, src=(role.private(2),), bytes=128 * count, stream=StreamRef(name="a"))
+    elif context.mma_sync:
+        sources = (role.private(4), role.private(2), rng.choice([Register(RZ), role.private(4)]))
+        role.bound(bind, "HMMA", dst=dst, src=sources, shape=MMA_SYNC, dtype="fp16")
     else:
         sources = (role.private(8, 0), role.private(2, 8), Register(RZ))
         role.bound(bind, "WMMA", dst=dst, src=sources, shape=(ROWS, 8, DEPTH), form="rr", dtype="fp16")
@@ -162,7 +167,7 @@ def chain(context: FiberContext) -> None:
 
 def group(context: FiberContext) -> None:
     """A group of four wefts, B from shared memory or from a channel with scoped bits (B8), in a chain of steps."""
-    if not context.grouped or not context.quads:
+    if context.mma_sync or not context.grouped or not context.quads:
         return
     rng, quad, columns = context.rng, context.quads[0], context.rng.choice([8, 16])
     producer = rng.choice(context.single) if context.single and rng.random() < 0.6 else None
@@ -183,7 +188,7 @@ def group(context: FiberContext) -> None:
 
 def matrix(context: FiberContext) -> None:
     """A chain of matrix instructions of one weft on private registers."""
-    if context.grouped or not context.single:
+    if context.mma_sync or context.grouped or not context.single:
         return
     rng, role, columns = context.rng, context.rng.choice(context.single), context.rng.choice([8, 16])
     acc = role.private(columns, 16)
@@ -195,10 +200,29 @@ def matrix(context: FiberContext) -> None:
         role.add("WMMA", dst=acc, src=(a, b, *first), shape=(ROWS, columns, DEPTH), form=form, dtype="fp16")
 
 
+def mma_sync(context: FiberContext) -> None:
+    """A chain of mma.sync whose B another weft writes; the first reads no accumulators, or others than it writes."""
+    if not context.mma_sync or len(context.single) < 2:
+        return
+    rng = context.rng
+    producer, consumer = rng.sample(context.single, 2)
+    number, steps = context.channel(producer, 2), rng.randint(1, 3)
+    if number is None:
+        return
+    _produce(context, producer, number, 2, Bind(hold=True))
+    acc, second = consumer.private(4), named(consumer, producer.place, number, 2)
+    for step in range(steps):
+        added = rng.choice([(Register(RZ),), (consumer.private(4),), ()]) if step == 0 else ()
+        if step == steps - 1:
+            consumer.add("DEPBAR.BIND", bind=Bind(consume=(1,)))
+        sources = (consumer.private(4), second, *added)
+        consumer.add("HMMA", dst=acc, src=sources, shape=MMA_SYNC, dtype="fp16")
+
+
 def tensor_memory(context: FiberContext) -> None:
     """Accumulators in tensor memory go from one weft to another of its subpartition."""
     pairs = [(a, b) for a in context.single for b in context.single if a is not b and a.place == b.place]
-    if context.grouped or not pairs:
+    if context.mma_sync or context.grouped or not pairs:
         return
     producer, consumer = context.rng.choice(pairs)
     number = context.columns(producer.place)
@@ -232,4 +256,19 @@ def own_bits(context: FiberContext) -> None:
         role.add("DEPBAR.BIT", bit=which, set_bit=value, src=(named_,))
 
 
-STEPS = [transfer, transfer, transfer, spread, mixed, chain, group, group, matrix, tensor_memory, meet, own_bits]
+STEPS = [
+    transfer,
+    transfer,
+    transfer,
+    spread,
+    mixed,
+    chain,
+    group,
+    group,
+    matrix,
+    mma_sync,
+    mma_sync,
+    tensor_memory,
+    meet,
+    own_bits,
+]

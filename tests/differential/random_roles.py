@@ -80,9 +80,9 @@ class RoleBuilder:
         for _ in range(count):
             op = self.rng.choice(ARITHMETIC)
             if op == "HMMA":
-                self.add(
-                    op, dst=self.register(4), src=(self.register(4), self.register(2)), shape=(16, 8, 16), dtype="fp16"
-                )
+                added = self.rng.choice([(), (), (Register(RZ),), (self.register(4),)])
+                sources = (self.register(4), self.register(2), *added)
+                self.add(op, dst=self.register(4), src=sources, shape=(16, 8, 16), dtype="fp16")
             else:
                 by = self.rng.choice(["warp", "warp", "warp", "group", "role"])
                 self.add(op, dst=self.register(), src=self.sources(self.rng.randrange(0, 4)), by=by)

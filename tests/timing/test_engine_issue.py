@@ -55,6 +55,14 @@ def test_own_bank_conflicts_delay_the_next_instruction(registers: tuple[int, ...
     assert issues(p)[1] == 1 + extra
 
 
+@pytest.mark.parametrize(("added", "reads"), [((), 5), ((R(12, 4),), 5), ((R(255),), 3), ((R(4, 4),), 3)])
+def test_mma_sync_reads_its_accumulators(added: tuple[R, ...], reads: int) -> None:
+    """A: four registers, B: two, accumulators: four, in two banks; none that A does not name, or none at all."""
+    sources = (R(4, 4), R(8, 2), *added)
+    hmma = op("HMMA", dst=R(0, 4), src=sources, shape=(16, 8, 16), dtype="fp16")
+    assert issues(program(hmma, op("NOP"), EXIT))[1] == reads
+
+
 def test_the_reuse_cache_saves_a_read() -> None:
     first = op("FFMA", dst=R(0), src=(R(2, reuse=True), R(3), R(255)))
     second = op("FFMA", dst=R(0), src=(R(2), R(4), R(255)))

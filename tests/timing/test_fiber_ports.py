@@ -130,3 +130,34 @@ def test_the_reuse_cache_saves_a_local_register_of_a_remote_instruction() -> Non
     )
     assert issued(with_cache, 0)[2] == 2
     assert issued(without, 0)[2] == 3
+
+
+def product(*added: Register, second: Register) -> Instruction:
+    """A mma.sync on private registers and B; `added`: the accumulators that it reads, its destination without."""
+    sources = (at(8, count=4), second, *added)
+    return op("HMMA", dst=at(4, count=4), src=sources, shape=(16, 8, 16), dtype="fp16")
+
+
+LOCAL_B, REMOTE_B = at(2, count=2), at(20, 1, count=2)
+ACCUMULATOR_READS = [  # reads of a bank of the weft's own subpartition
+    (product(second=LOCAL_B), 5),
+    (product(at(12, count=4), second=LOCAL_B), 5),
+    (product(R(255), second=LOCAL_B), 3),
+    (product(second=REMOTE_B), 4),
+    (product(at(12, count=4), second=REMOTE_B), 4),
+    (product(at(8, count=4), second=REMOTE_B), 2),  # A and the accumulators are the same registers
+    (product(R(255), second=REMOTE_B), 2),
+]
+
+
+@pytest.mark.parametrize(("instruction", "reads"), ACCUMULATOR_READS)
+def test_accumulators_of_mma_sync_hold_the_ports_and_no_cycle_longer(instruction: Instruction, reads: int) -> None:
+    """An X instruction of another subpartition finds the port free then; one cycle earlier it waits."""
+    for early in (0, 1):
+        chip = run_fiber(fiber_program({0: [instruction], 2: [*nops(reads - early), x(at(16, 0))]}))
+        assert states(chip, 2).get("READ_PORT", 0) == early
+
+
+@pytest.mark.parametrize(("instruction", "reads"), ACCUMULATOR_READS)
+def test_accumulators_of_mma_sync_delay_what_its_weft_does_next(instruction: Instruction, reads: int) -> None:
+    assert issued(run_fiber(fiber_program({0: [instruction, op("NOP")]})), 0)[1] == reads

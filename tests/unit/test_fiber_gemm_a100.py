@@ -14,7 +14,9 @@ from heddle.errors import UserError
 from heddle.ir.tile_text import parse_program, print_program
 from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_fiber import OWN, SUBPARTITIONS
-from heddle.kernels.gemm.sm80_fiber import FiberGemm80
+from heddle.kernels.gemm.shape import GemmProblem
+from heddle.kernels.gemm.sm80_fiber import TILE_K, FiberGemm80
+from heddle.kernels.gemm.sm80_fiber_config import SM80_FIBER, FiberGemm80Config
 from heddle.lang import Builder, kernel
 from heddle.passes.verify_channels import VerifyChannels
 from heddle.study.rank import least_cycles
@@ -44,7 +46,7 @@ def test_the_engines_agree_on_every_stall_and_bit() -> None:
 
 
 def test_a_is_read_in_the_own_subpartition_and_b_in_all_four() -> None:
-    products = [row for row in compiled().instructions if row.op == "HMMA"]
+    products = [row for row in compiled().instructions if row.op == "WMMA"]
     assert {row.src[0].place for row in products} == {OWN}
     assert {row.src[1].place for row in products} == set(range(SUBPARTITIONS))
 
@@ -52,13 +54,13 @@ def test_a_is_read_in_the_own_subpartition_and_b_in_all_four() -> None:
 def test_a_fragment_of_b_is_held_for_four_readers_and_given_back_by_each() -> None:
     binds = [row.bind for row in compiled().instructions if row.bind is not None]
     assert {bind.readers for bind in binds if bind.hold} == {(), tuple(range(SUBPARTITIONS))}
-    assert {(bind.consume, bind.scoped) for bind in binds if bind.consume} == {((1,), (1,)), ((0, 1), (1,))}
+    assert {(bind.consume, bind.scoped) for bind in binds if bind.consume} == {((0, 1), (1,))}
 
 
 def test_each_fragment_is_loaded_once() -> None:
     loads = [row for row in compiled().instructions if row.op == "LDSM"]
     blocks = 2  # the loop and what is left of the last stages
-    assert len(loads) * 512 * SUBPARTITIONS == blocks * (SMALL.tile_m + SMALL.tile_n) * 32 * 2
+    assert len(loads) * 512 * SUBPARTITIONS == blocks * (SMALL.tile_m + SMALL.tile_n) * TILE_K * 2
 
 
 def test_the_verifier_rejects_every_program_with_a_bind_less() -> None:
@@ -84,7 +86,23 @@ def test_the_program_survives_its_text() -> None:
 
 def test_one_weft_a_subpartition_keeps_the_tensor_core_busy() -> None:
     result = sim.simulate(compiled(FiberGemm80(m=128, n=128, k=2048)), one_sm(), mode="chip")
-    assert result.tensor_busy_cycles / result.cycles > 0.8
+    assert result.tensor_busy_cycles / result.cycles > 0.85
+
+
+@pytest.mark.parametrize(
+    ("tile_m", "tile_n", "stages", "text"),
+    [
+        (192, 192, 2, "needs 312 registers in one window"),
+        (64, 320, 2, "tile_n is up to 256"),
+        (96, 64, 2, "multiples of 64"),
+        (128, 128, 6, "stages must be 2 to 5"),
+    ],
+)
+def test_a_tile_that_does_not_fit_is_refused_with_what_does(tile_m: int, tile_n: int, stages: int, text: str) -> None:
+    problem = GemmProblem(m=512, n=512, k=512, dtype="fp16")
+    config = FiberGemm80Config(tile_m=tile_m, tile_n=tile_n, stages=stages)
+    with pytest.raises(UserError, match=text):
+        SM80_FIBER.build(problem, config, one_sm(), {})
 
 
 def test_the_least_time_of_its_products_is_that_of_the_tensor_cores() -> None:

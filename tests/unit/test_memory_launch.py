@@ -140,7 +140,7 @@ def test_the_weight_of_an_item_follows_its_loop_count() -> None:
         instructions=(program.instructions[0], loop, *program.instructions[2:]),
         work=dataclasses.replace(program.work, items=np.array([[1], [10], [4]], dtype=np.int64)),
     )
-    weights = item_weights(program)
+    weights = item_weights(program, machine("h100"))
     assert weights.tolist() == [2 * 1 + 2, 2 * 10 + 2, 2 * 4 + 2]
     plan = plan_launch(dataclasses.replace(program, work=dataclasses.replace(program.work, grid=3)), machine("h100"))
     assert plan.representative == 1

@@ -127,7 +127,7 @@ def plan_launch(program: WarpProgram, machine: Machine) -> LaunchPlan:
     groups, slots = machine.sms // program.cluster_size, fit.ctas_per_sm
     wanted = rows if work.schedule == "launch" else min(work.grid, rows)
     clusters = min(wanted, groups * slots)
-    weights = item_weights(program)
+    weights = item_weights(program, machine)
     static = work.schedule == "static"
     items = tuple(shares(np.ones_like(weights) if static else weights, clusters))
     return LaunchPlan(

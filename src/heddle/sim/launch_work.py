@@ -1,19 +1,21 @@
 """How much work an item is, and who gets which items when the hardware hands them out.
 
-The estimate counts the instructions that the busiest role executes; it only decides which cluster is simulated as the
-representative and, for schedules that hand out items at run time, who gets which. It never enters a time.
+The estimate counts the instructions that the busiest role executes, a weft-level product as the cycles that it keeps
+the matrix unit busy; it only decides which cluster is simulated as the representative and, for schedules that hand out
+items at run time, who gets which. It never enters a time.
 """
 
 from __future__ import annotations
 
 import heapq
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Count, Instruction, Role, WarpProgram
+from heddle.machine.spec import Machine
 
 Items = NDArray[np.int64]
 
@@ -50,9 +52,19 @@ def _scale(program: WarpProgram, instruction: Instruction) -> Items | None:
     return None
 
 
-def item_weights(program: WarpProgram) -> Items:
-    """Return for each work item the number of instructions that its busiest role executes."""
+def _cost(instruction: Instruction, machine: Machine) -> int:
+    """Return the cycles of a weft-level product in its matrix unit; 1 for every other instruction."""
+    if OPCODES[instruction.op].unit is not Unit.WEFT_MMA or instruction.shape is None:
+        return 1
+    m, n, k = instruction.shape
+    rate = machine.tensor_flops_per_cycle / machine.subpartitions * machine.tensor_rate_scale[instruction.dtype]
+    return max(1, round(2 * m * n * k / rate))
+
+
+def item_weights(program: WarpProgram, machine: Machine) -> Items:
+    """Return for each work item the cycles of the instructions that its busiest role executes (`_cost`)."""
     heaviest = np.zeros(len(program.work.items), dtype=np.int64)
+    costs = [0, *accumulate(_cost(instruction, machine) for instruction in program.instructions)]
     for role in program.roles:
         begin, end = role_code(program, role)
         spans: list[tuple[int, int, Items]] = []
@@ -64,7 +76,7 @@ def item_weights(program: WarpProgram) -> Items:
         cuts = sorted({begin, end, *(p for low, high, _ in spans for p in (low, high) if begin < p < end)})
         weight = np.zeros_like(heaviest)
         for low, high in pairwise(cuts):
-            times = np.full_like(heaviest, high - low)
+            times = np.full_like(heaviest, costs[high] - costs[low])
             for first, last, scale in spans:
                 if first <= low and high <= last:
                     times = times * scale

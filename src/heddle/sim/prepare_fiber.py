@@ -176,12 +176,16 @@ def _tested(row: Row, program: WarpProgram, where: SourceLocation | None, uses: 
         row[f.Y_TEST + 2 * i], row[f.Y_TEST + 2 * i + 1] = word, mask
 
 
-def _port_reads(row: Row, kept: int, where: SourceLocation | None) -> None:
-    """Fill in which registers an X instruction reads through ports, by their words; `kept`: slots that need none."""
+def _port_reads(row: Row, kept: int, accumulator: int, where: SourceLocation | None) -> None:
+    """Fill in which registers an X instruction reads through ports, by their words.
+
+    `kept`: mask of slots that need none; `accumulator`: the group of accumulators that it reads there, 0 for none.
+    """
     slots = range(row[f.Y_PORT_SLOTS])
     for shift, at, left_out in ((0, f.Y_PORT, 0), (f.TESTS_BITS, f.Y_PORT_REUSE, kept)):
         found: dict[int, int] = {}
-        for group in (int(row[f.Y_SOURCE + slot]) for slot in slots if not left_out >> slot & 1):
+        operands = [int(row[f.Y_SOURCE + slot]) for slot in slots if not left_out >> slot & 1]
+        for group in (*operands, accumulator):
             for number in numbers(group):
                 if number < f.TENSOR_FIRST:
                     word = number >> c.WORD_BITS | group >> 32 << f.PORT_PLACE_SHIFT
@@ -244,7 +248,8 @@ def prepare_fiber(program: WarpProgram, machine: Machine, kept: list[int], base:
         if program.mode == "fiber":
             _registers(rows[pc], program, machine, pc, base.get(pc, 0), uses)
         if is_remote(instruction):
-            _port_reads(rows[pc], kept[pc], where_is(program, pc))
+            accumulator = int(rows[pc, f.Y_ACCUMULATOR]) if instruction.op == "HMMA" else 0
+            _port_reads(rows[pc], kept[pc], accumulator, where_is(program, pc))
         unit = OPCODES[instruction.op].unit
         if unit is Unit.WEFT_MMA:
             _weft_matrix(rows[pc], program, machine, pc, signatures)

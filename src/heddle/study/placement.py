@@ -24,6 +24,9 @@ from heddle.machine.spec import Machine
 from heddle.passes import compile_program
 from heddle.sim.result import Stall
 
+MMA_SYNC_PACE = 7
+"""Least cycles between instructions of wefts that do not multiply, as mma.syncs need their issue slots."""
+
 __all__ = ["OWN_ROWS", "PAPER", "Measured", "Placement", "measure_attention", "measure_gemm", "search_gemm"]
 MOST_QUARTERS = 2
 """Quarters of A that one subpartition takes: more would leave its loading weft alone with most of A."""
@@ -58,7 +61,7 @@ def measure_gemm(problem: FiberGemm80, placement: Placement, machine: Machine) -
 
 def measure_attention(problem: AttentionProblem, homes: tuple[int, ...], machine: Machine) -> Measured:
     """Measure native attention with K and V in some subpartitions. Raises UserError where they do not fit."""
-    config = sm80_fiber_native.candidates(problem, machine)[0]
+    config = replace(sm80_fiber_native.candidates(problem, machine)[0], weft_level=0, pace=MMA_SYNC_PACE)
     items = fiber_items(problem, config)
     clusters = min(len(items["row"]), machine.sms)
     tiles = attention_sm80_fiber_placed.build("sm_80", problem, config, items, clusters, homes)

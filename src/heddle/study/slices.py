@@ -19,6 +19,7 @@ from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import FOLLOWING, WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim.launch import LaunchPlan, plan_launch
+from heddle.sim.launch_work import item_weights
 from heddle.sim.memory_spaces import stream_spaces
 from heddle.sim.memory_system import L2State
 from heddle.sim.result import SimResult
@@ -40,16 +41,18 @@ def estimated(program: WarpProgram, machine: Machine, *, clock_mhz: float, l2_st
     def simulated(most_turns: int) -> tuple[SimResult, NDArray[np.int64]]:
         part = cut(program, waves * plan.clusters, most_turns)
         result = pipeline.simulate_program(part, machine, clock_mhz=clock_mhz, l2_state=state)
-        return result, _item_turns(part)[_own_items(plan_launch(part, machine))]
+        return result, _item_turns(part, machine)[_own_items(plan_launch(part, machine))]
 
     result, turns = simulated(most)
-    needed = _item_turns(program)[_own_items(plan)]
+    needed = _item_turns(program, machine)[_own_items(plan)]
     assert result.item_done_cycles is not None
     done = np.sort(result.item_done_cycles[result.item_done_cycles > 0])
     half = len(done) // 2
     missing = len(needed) - len(done)
     cycles = float(result.cycles)
-    if missing and half:
+    if missing and half and _counted(program) is None:  # items differ, and the first ones may be the longest
+        cycles += (needed.sum() - turns.sum()) * (done[-1] - done[half - 1]) / turns[half:].sum()
+    elif missing and half:
         cycles += missing * (done[-1] - done[half - 1]) / (len(done) - half)
     left_out = needed.sum() - turns.sum() - missing * turns[half:].mean()
     if left_out and most > 1:
@@ -78,11 +81,10 @@ def _counted(program: WarpProgram) -> int | None:
     return program.work.attributes.index(names.pop()) if len(names) == 1 else None
 
 
-def _item_turns(program: WarpProgram) -> NDArray[np.int64]:
-    """Return the turns of the loop by item; ones where items do not say how many."""
+def _item_turns(program: WarpProgram, machine: Machine) -> NDArray[np.int64]:
+    """Return the turns of the loop by item; the work that the launch plan sees in it if items do not say how many."""
     counted = _counted(program)
-    work = program.work
-    return np.ones(len(work.items), dtype=np.int64) if counted is None else work.items[:, counted]
+    return item_weights(program, machine) if counted is None else program.work.items[:, counted]
 
 
 def _own_items(plan: LaunchPlan) -> NDArray[np.int64]:
@@ -93,10 +95,11 @@ def _own_items(plan: LaunchPlan) -> NDArray[np.int64]:
 
 def _extent(program: WarpProgram, plan: LaunchPlan) -> tuple[int, int]:
     """Return the waves of a slice and the most turns of an item in it."""
-    longest = max(1, int(_item_turns(program).max()))
+    counted = _counted(program)
+    longest = 1 if counted is None else max(1, int(program.work.items[:, counted].max()))
     budget = SLICE_TURNS
     if program.mode == "fiber":
-        budget = FIBER_SLICE_TURNS if _counted(program) is not None else 0
+        budget = FIBER_SLICE_TURNS if counted is not None else 0
     waves = max(LEAST_WAVES, budget // (plan.clusters * longest) // 2 * 2)
     waves = min(waves, max(len(rows) for rows in plan.items))
     return waves, min(longest, max(1, budget // (plan.clusters * waves)))

@@ -1,4 +1,4 @@
-"""Attention forward on A100 with FIBER: all operands of mma.sync in shared vector registers.
+"""Attention forward on A100 with FIBER: all operands of products in shared vector registers.
 
 A FIBER-thread has blocks of 64 rows of Q, 16 in each subpartition, where everything of a row stays. K and V become
 fragments once: wefts of all four subpartitions load a quarter of them each, and wefts of all four read them, across
@@ -7,7 +7,7 @@ V, which they add up in registers that nobody else touches. For each block four 
 twice, give them back, and write the weights as fragments, with the factor by which the block's output has to be
 multiplied. The wefts that multiply always have the scores of the next keys between those that are exponentiated and
 the weights that they wait for, and multiply O by the factor between two products. There is no barrier: bits order every
-hand-over.
+hand-over. Products are weft-level instructions, which the four wefts start together, or mma.syncs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ LOAD_REGISTERS = 16
 """Addresses and counters of a weft that copies and loads."""
 SOFTMAX_REGISTERS = 20
 """Registers of a weft that exponentiates: maximum, sum and their like, and two chunks."""
-MULTIPLY_REGISTERS = 28
-"""Registers of a weft that multiplies, beside O: four sums on their way to the pool, the factor, O on its way out."""
+MMA_SYNC_SUMS = 16
+"""Registers of the four sums that mma.syncs have on their way to the pool."""
+MULTIPLY_REGISTERS = 12
+"""Registers of a weft that multiplies, beside O and sums on their way to the pool: the factor, O on its way out."""
 
 
 class Products:
@@ -135,6 +137,12 @@ def attention_sm80_fiber(
             online = Softmax(k, problem, config, b, products.channels[b])
             for item in k.work():
                 online.tile(item, any(items["masked"]), any(items["plain"]))
-    with k.role("multiply", window=1, registers=config.groups * problem.head_dim // 2 + MULTIPLY_REGISTERS):
+    with k.role("multiply", window=1, registers=multiply_registers(problem, config)):
         for item in k.work():
             products.tile(item, any(items["one"]), any(items["more"]), any(items["middle"]))
+
+
+def multiply_registers(problem: AttentionProblem, config: Fiber80Config) -> int:
+    """Registers of a weft that multiplies; a weft-level product has the scores of all keys of a step on their way."""
+    on_their_way = config.tile_n // 2 if config.weft_level else MMA_SYNC_SUMS
+    return config.groups * problem.head_dim // 2 + on_their_way + MULTIPLY_REGISTERS

@@ -10,7 +10,7 @@ from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 GROUP = 4
 """Wefts of a role: one a subpartition."""
 BLOCK_M = 64
-"""Rows of a block: 16 for each subpartition, those of an accumulator of mma.sync."""
+"""Rows of a block: 16 for each subpartition, those of an accumulator."""
 BLOCK_N = 64
 """Keys of a step, at least: each of four wefts loads 16 of them as fragments."""
 WIDE_HEAD_DIM = 256
@@ -21,14 +21,17 @@ WIDE_HEAD_DIM = 256
 class Fiber80Config(AttentionConfig):
     """`groups` blocks of 64 rows a FIBER-thread, each with softmax wefts of its own.
 
-    `pace`: least cycles between instructions of the wefts that do not multiply.
+    `pace`: least cycles between instructions of the wefts that do not multiply. `weft_level`: products are weft-level
+    instructions (1) or mma.syncs (0).
     """
 
     pace: int
+    weft_level: int = 1
 
     def label(self) -> str:
-        """Return a short name, as in `fiber 128x64 g2 s3 pace7 static`."""
-        return f"fiber {self.tile_m}x{self.tile_n} g{self.groups} s{self.stages} pace{self.pace} {self.order}"
+        """Return a short name, as in `fiber 128x64 g2 s3 pace4 static`."""
+        kind = "" if self.weft_level else "mma.sync "
+        return f"fiber {kind}{self.tile_m}x{self.tile_n} g{self.groups} s{self.stages} pace{self.pace} {self.order}"
 
 
 def softmax_window(problem: AttentionProblem) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm80_fiber_config import BLOCK_M, Fiber80Config
+from heddle.kernels.attention.sm80_fiber_config import BLOCK_M, GROUP, Fiber80Config
 from heddle.lang import Builder, Index, Item, RegisterHandle
 
 
@@ -30,10 +30,14 @@ class Memory:
         self.declare_keys_and_values(problem)
 
     def declare_keys_and_values(self, problem: AttentionProblem) -> None:
-        """Declare both in the pool: K divided along its keys, V along the elements of a head."""
+        """Declare both in the pool: divided along what is summed over, for weft-level products, or along the columns."""
+        rows, columns = (GROUP, 1), (1, GROUP)
+        parts = (columns, rows) if self.config.weft_level else (rows, columns)
         shape = (self.config.tile_n, problem.head_dim)
-        self.keys = self.k.pool("keys", shape, problem.dtype, read_by="all")[0]
-        self.values = self.k.pool("values", shape, problem.dtype, read_by="all", wefts=(1, 4))[0]
+        self.keys, self.values = (
+            self.k.pool(name, shape, problem.dtype, read_by="all", wefts=part)[0]
+            for name, part in zip(("keys", "values"), parts, strict=True)
+        )
 
     def load_keys(self, item: Item, has_steady: bool) -> None:
         """Q once, and K block by block."""

@@ -22,13 +22,14 @@ from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
 HEAD_DIMS = (64, 128, 256)
-PACES = {64: 3, 128: 7, 256: 6}
-"""By head size: how slowly a softmax may go before the products wait for it."""
+PACE = 1
+"""Weft-level products wait in a queue of their own: nobody has to leave issue slots to them."""
 MAX_STAGES = 4
 MOST_PACE = 15
 TILE = (
     TileParameter("stages", int, "blocks of K and of V in shared memory", "2 or more, as shared memory holds"),
     TileParameter("pace", int, "least cycles between instructions of wefts that do not multiply", "1 to 15"),
+    TileParameter("weft_level", int, "products by weft-level instructions (1), or by mma.sync (0)", "0, 1"),
 )
 """What the fields of `Fiber80Config` may be, for people."""
 
@@ -44,7 +45,7 @@ def candidates(problem: AttentionProblem, machine: Machine) -> list[Fiber80Confi
         stages=MAX_STAGES,
         groups=blocks,
         order="dynamic" if problem.causal else "static",
-        pace=PACES[problem.head_dim],
+        pace=PACE,
     )
     return [replace(config, stages=min(MAX_STAGES, _stages_that_fit(problem, config, machine)))]
 
@@ -81,6 +82,8 @@ def _check_config(problem: AttentionProblem, config: Fiber80Config, machine: Mac
     most = _stages_that_fit(problem, config, machine)
     if not 2 <= config.stages <= most:
         raise UserError(f"stages must be 2 to {most} for {config.label()}, as shared memory holds; got {config.stages}")
+    if config.weft_level not in (0, 1):
+        raise UserError(f"weft_level must be 0 or 1, got {config.weft_level}")
     if not 1 <= config.pace <= MOST_PACE:
         raise UserError(f"pace must be 1 to {MOST_PACE} cycles, got {config.pace}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm80_fiber import LOAD_REGISTERS, MULTIPLY_REGISTERS, SOFTMAX_REGISTERS, Products
+from heddle.kernels.attention.sm80_fiber import LOAD_REGISTERS, SOFTMAX_REGISTERS, Products, multiply_registers
 from heddle.kernels.attention.sm80_fiber_config import GROUP, Fiber80Config, softmax_window
 from heddle.kernels.attention.sm80_fiber_memory import Memory
 from heddle.kernels.attention.sm80_fiber_softmax import Softmax
@@ -84,7 +84,7 @@ def attention_sm80_fiber_placed(
                 for item in k.work():
                     online.tile(item, any(items["masked"]), any(items["plain"]))
         elif name == "multiply":
-            with k.role(name, window=1, registers=config.groups * problem.head_dim // 2 + MULTIPLY_REGISTERS):
+            with k.role(name, window=1, registers=multiply_registers(problem, config)):
                 for item in k.work():
                     products.tile(item, any(items["one"]), any(items["more"]), any(items["middle"]))
         else:

@@ -11,40 +11,45 @@ from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels.gemm.check import check_problem
 from heddle.kernels.gemm.shape import GemmProblem
-from heddle.kernels.gemm.sm80_fiber import TILE_K, FiberGemm80, gemm_sm80_fiber, pool_registers
+from heddle.kernels.gemm.sm80_fiber import (
+    TILE_K,
+    FiberGemm80,
+    fragment_registers,
+    gemm_sm80_fiber,
+    sum_registers,
+)
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
-TILES = ((128, 128), (128, 64), (64, 128), (64, 64))
+TILES = ((192, 128), (128, 192), (128, 128), (128, 64), (64, 128), (64, 64))
 ROWS = 64
 """Multiple of rows of a tile: 16 for each of four wefts."""
 COLUMNS = 64
-"""Multiple of columns of a tile: each of four wefts loads 16 of them as fragments."""
+"""Multiple of columns of a tile."""
+MOST_COLUMNS = 256
+"""Columns of one product at most."""
 MAX_STAGES = 5
-MAX_THREADS = 2
 USABLE_REGISTERS = 252
 """Registers of a window that aligned quads can use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiberGemm80Config:
-    """Tiles of `tile_m` x `tile_n`; `stages` in shared memory; `fiber_threads` on an SM."""
+    """Tiles of `tile_m` x `tile_n`; `stages` in shared memory."""
 
     tile_m: int
     tile_n: int
     stages: int
-    fiber_threads: int = 1
 
     def label(self) -> str:
-        """Return a short name, as in `fiber 128x128 s4 t2`."""
-        return f"fiber {self.tile_m}x{self.tile_n} s{self.stages} t{self.fiber_threads}"
+        """Return a short name, as in `fiber 128x128 s4`."""
+        return f"fiber {self.tile_m}x{self.tile_n} s{self.stages}"
 
 
 TILE = (
     TileParameter("tile_m", int, "rows of C that a FIBER-thread makes", "multiples of 64"),
-    TileParameter("tile_n", int, "columns of C that a FIBER-thread makes", "multiples of 64"),
+    TileParameter("tile_n", int, "columns of C that a FIBER-thread makes", f"multiples of 64, up to {MOST_COLUMNS}"),
     TileParameter("stages", int, "slices of A and B in flight", "2 or more, as shared memory holds"),
-    TileParameter("fiber_threads", int, "FIBER-threads on an SM", "1 or 2, as registers and shared memory hold"),
 )
 """What the fields of `FiberGemm80Config` may be, for people."""
 
@@ -69,7 +74,7 @@ def build(problem: GemmProblem, config: FiberGemm80Config, machine: Machine, par
             tile_m=config.tile_m,
             tile_n=config.tile_n,
             stages=config.stages,
-            fiber_threads=machine.sms * config.fiber_threads,
+            fiber_threads=machine.sms,
         ),
         params=params,
     )
@@ -78,16 +83,14 @@ def build(problem: GemmProblem, config: FiberGemm80Config, machine: Machine, par
 def _candidates(problem: GemmProblem, machine: Machine) -> Iterator[FiberGemm80Config]:
     for tile_m, tile_n in TILES:
         fits = (tile_m < 2 * problem.m or tile_m == ROWS) and (tile_n < 2 * problem.n or tile_n == COLUMNS)
-        for threads in range(MAX_THREADS, 0, -1):
-            stages = min(MAX_STAGES, _stages_that_fit(problem, tile_m, tile_n, threads, machine))
-            if fits and stages >= 2:
-                yield FiberGemm80Config(tile_m=tile_m, tile_n=tile_n, stages=stages, fiber_threads=threads)
+        stages = min(MAX_STAGES, _stages_that_fit(problem, tile_m, tile_n, machine))
+        if fits and stages >= 2:
+            yield FiberGemm80Config(tile_m=tile_m, tile_n=tile_n, stages=stages)
 
 
-def _stages_that_fit(problem: GemmProblem, tile_m: int, tile_n: int, threads: int, machine: Machine) -> int:
-    of_thread = machine.shared_memory_bytes // threads - machine.shared_memory_reserved_bytes_per_cta
+def _stages_that_fit(problem: GemmProblem, tile_m: int, tile_n: int, machine: Machine) -> int:
     stage = (tile_m + tile_n) * TILE_K * problem.element_bytes
-    return min(of_thread, machine.shared_memory_bytes_per_cta) // stage
+    return machine.shared_memory_bytes_per_cta // stage
 
 
 def _check_problem(problem: GemmProblem, machine: Machine) -> None:
@@ -99,16 +102,16 @@ def _check_problem(problem: GemmProblem, machine: Machine) -> None:
 def _check_config(problem: GemmProblem, config: FiberGemm80Config, machine: Machine) -> None:
     if config.tile_m % ROWS or config.tile_n % COLUMNS or min(config.tile_m, config.tile_n) < 1:
         raise UserError(f"tile_m and tile_n are multiples of {ROWS}, {COLUMNS}; got {config.tile_m}, {config.tile_n}")
-    needed = pool_registers(config.tile_m, config.tile_n)
+    if config.tile_n > MOST_COLUMNS:
+        raise UserError(f"tile_n is up to {MOST_COLUMNS}, the columns of one product; got {config.tile_n}")
+    needed = max(f(config.tile_m, config.tile_n) for f in (sum_registers, fragment_registers))
     if needed > USABLE_REGISTERS:
         raise UserError(
-            f"a tile of {config.tile_m} x {config.tile_n} needs {needed} registers of each subpartition; the wefts "
-            f"that multiply can write {USABLE_REGISTERS}",
+            f"a tile of {config.tile_m} x {config.tile_n} needs {needed} registers in one window of each subpartition, "
+            f"which has {USABLE_REGISTERS}",
             hint="use a smaller tile",
         )
-    if config.fiber_threads not in range(1, MAX_THREADS + 1):
-        raise UserError(f"fiber_threads must be 1 to {MAX_THREADS}, got {config.fiber_threads}")
-    most = _stages_that_fit(problem, config.tile_m, config.tile_n, config.fiber_threads, machine)
+    most = _stages_that_fit(problem, config.tile_m, config.tile_n, machine)
     if not 2 <= config.stages <= most:
         raise UserError(f"stages must be 2 to {most} for {config.label()}, as shared memory holds; got {config.stages}")
 

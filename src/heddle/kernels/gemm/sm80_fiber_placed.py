@@ -12,8 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from heddle.errors import UserError
-from heddle.kernels.gemm.sm80_fiber import LOAD_PACE, STEP_K, STEPS, TEMPORARIES, TILE_K, FiberGemm80
+from heddle.kernels.gemm.sm80_fiber import STEP_K, TEMPORARIES, FiberGemm80
 from heddle.lang import Builder, Index, Item, RegisterHandle, Ring, SharedHandle, kernel
+
+STEPS = 2
+"""Steps of a block in shared memory; each has registers of its own in the pool."""
+TILE_K = STEPS * STEP_K
+"""Columns of a block of A and B in shared memory."""
+LOAD_PACE = 5
+"""Least cycles between instructions of a weft that loads: it has time, and mma.sync comes every 8 cycles."""
 
 WEFTS = 4
 ATOM_ROWS = 16
@@ -135,7 +142,7 @@ def gemm_sm80_fiber_placed(k: Builder, p: FiberGemm80, placement: Placement) -> 
     """Persistent over the tiles of C, on one FIBER-thread an SM."""
     _check(p, placement)
     k.flops = 2 * p.m * p.n * p.k
-    k.work_items(p.items(), clusters=p.fiber_threads)
+    k.work_items(p.items(TILE_K), clusters=p.fiber_threads)
     shared = _Kernel(k, p, placement)
     wefts, idle = _wefts(placement)
     k.set_fiber_num(**wefts)

@@ -18,6 +18,7 @@ from heddle.passes.select import (
     elementwise,
     fiber,
     fiber_hmma,
+    fiber_wmma,
     flow,
     paths,
     sm_80,
@@ -90,7 +91,7 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
     "sm_80": {
         **COMMON,
         t.CpAsync: fiber_hmma.lower_cp_async,
-        t.Mma: fiber_hmma.lower_mma,
+        t.Mma: fiber_wmma.lower_mma,
         t.LoadShared: fiber_hmma.lower_load_shared,
         t.SetFiberNum: fiber.lower_set_fiber_num,
         t.SetBusyBit: fiber.lower_set_busy_bit,
@@ -164,6 +165,8 @@ class SelectInstructions:
         roles, first_warp = [], 0
         for role in program.roles:
             writer = RoleWriter(laid_out, machine, tables, role, first_warp, self.hoisted_descriptors)
+            if program.mode == "fiber" and program.architecture == "sm_80":
+                writer.whole_rows = fiber_wmma.whole_rows(writer)
             roles.append(RoleDraft(body=role, first_warp=first_warp, code=flow.lower_role(writer, lower)))
             first_warp += role.warps
         _declare_objects(tables)

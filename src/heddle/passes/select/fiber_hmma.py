@@ -4,7 +4,8 @@ A tensor that all subpartitions read lies where it was loaded: weft q of the loa
 R a quarter of the rows, or such columns, as atoms of 16 x 16 elements, four registers each, in its own subpartition.
 ldmatrix gives each half of an atom, 8 columns of the product, in two neighbouring registers: halves of rows, or of
 columns where the rows are summed over. So element (r, c) is in subpartition r div R, in atom ((r mod R) div 16, c div
-16), and accordingly for columns.
+16), and accordingly for columns. Atoms follow each other along the side that is not divided, so that those of one step
+of a product over the divided side are neighbours (`fiber_wmma`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile import CpAsync, LoadShared, Mma, PoolRef
+from heddle.ir.tile import CpAsync, LoadShared, Mma, PoolRef, RegisterTile
 from heddle.ir.tile_walk import Place, home_subpartitions, walk_body
 from heddle.ir.warp import Access, DataObject
 from heddle.ir.warp_fiber import SUBPARTITIONS
@@ -28,6 +29,7 @@ ATOM_REGISTERS = 4
 ATOM_BYTES = 512
 COLS = 8  # of one mma.sync
 ELEMENT_BYTES = 2  # operands of 16 bit
+GROUP_WEFTS = 4  # that share a tensor, one a subpartition
 CHAINS = 4  # sums that grow side by side on their way to the pool: four products cover the latency of one
 NOTHING = whole(ZERO)
 
@@ -87,7 +89,7 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
             read = replace(written, object=box.object, ring=box.ring, stage_offset=box.stage_offset)
             read = replace(read, row=box.row + row, col=box.col + col)
             effect = writer.effect("copy", [read], [written])
-            atom = _atom(writer, op.dst, row // ATOM, col // ATOM)
+            atom = operand_atom(writer, op.dst, row // ATOM, col // ATOM)
             writer.emit("LDSM", atom, (address,), bytes=ATOM_BYTES, effect=effect)
 
 
@@ -145,7 +147,11 @@ class _Product:
         writer.emit(
             "HMMA",
             target,
-            (replace(_atom(writer, self.op.a, row, step), place=self.home_of_a), self._second(step, col), *added),
+            (
+                replace(operand_atom(writer, self.op.a, row, step), place=self.home_of_a),
+                self._second(step, col),
+                *added,
+            ),
             accumulates=not added,
             shape=(ATOM, COLS, ATOM),
             form="rr",
@@ -170,41 +176,46 @@ class _Product:
         place_row, row = divmod(row, self.b.rows // ATOM)
         place_col, column = divmod(column, self.b.cols // ATOM)
         place = self.homes[place_row + place_col]  # one of them is zero: it is divided along rows or columns
-        atom = _atom(self.writer, self.b.tile.name, row, column)
+        atom = operand_atom(self.writer, self.b.tile.name, row, column)
         return replace(atom, offset=atom.offset + col % 2 * (ATOM_REGISTERS // 2), count=2, place=place)
 
     def _effect(self, step: int, row: int, col: int, fresh: bool, last: bool) -> int:
         writer, op = self.writer, self.op
         assert isinstance(op.acc, str)
         assert isinstance(op.a, str)
-        a = writer.tile_band(op.a, 0)
-        a = replace(a, row=a.row + row * ATOM, col=step * ATOM, rows=ATOM, cols=ATOM)
+        a = replace(rows_of(writer, op.a, row), col=step * ATOM, cols=ATOM)
         object_b = writer.tile_object(self.b.tile.name)
         if op.b_transposed:
             b = Access(object=object_b, row=step * ATOM, col=col * COLS, rows=ATOM, cols=COLS)
         else:
             b = Access(object=object_b, row=col * COLS, col=step * ATOM, rows=COLS, cols=ATOM)
-        whole_sum = writer.tile_band(op.acc, 0)
-        total = replace(whole_sum, row=whole_sum.row + row * ATOM, col=col * COLS, rows=ATOM, cols=COLS)
-        grown = replace(total, object=self._chain_object()) if self.chain else total
+        total = replace(rows_of(writer, op.acc, row), col=col * COLS, cols=COLS)
+        grown = replace(total, object=chain_object(writer, op)) if self.chain else total
         reads = [a, b, grown] if last and self.chain and not fresh else [a, b]
         params = {"accumulate": 0 if fresh else 1} | ({"transposed": 1} if op.b_transposed else {})
         return writer.effect("mma", reads, [total if last else grown], **params)
 
-    def _chain_object(self) -> str:
-        if self.op.plus is not None:
-            return self.writer.tile_object(self.op.plus)
-        tile = self.acc.tile
-        name = f"{self.writer.role.name}.{tile.name}.chain"
-        shape = (tile.rows, tile.cols)
-        return self.writer.tables.add_object(
-            DataObject(name=name, space="register", shape=shape, dtype=tile.dtype, scope="cta")
-        )
+
+def rows_of(writer: RoleWriter, name: str, row: int) -> Access:
+    """Block `row` of 16 rows that a weft holds of a tile."""
+    band = writer.tile_band(name, 0)
+    return replace(band, row=band.row + row * ATOM, rows=ATOM)
+
+
+def chain_object(writer: RoleWriter, op: Mma) -> str:
+    """The object in which a sum grows on its way to the pool."""
+    if op.plus is not None:
+        return writer.tile_object(op.plus)
+    assert isinstance(op.acc, str)
+    tile = writer.layout(op.acc).tile
+    name = f"{writer.role.name}.{tile.name}.chain"
+    shape = (tile.rows, tile.cols)
+    return writer.tables.add_object(DataObject(name=name, space="register", shape=shape, dtype=tile.dtype, scope="cta"))
 
 
 def lower_mma(writer: RoleWriter, op: Mma) -> None:
     """All mma.syncs of a weft. A sum that goes to the pool grows in registers of the weft; its last step writes it."""
-    acc, b = _check(writer, op)
+    acc, b = check(writer, op)
     pool = {tile.name for tile in writer.program.pool}
     grows = "chain" if op.plus is not None or op.acc in pool else None
     product = _Product(
@@ -222,7 +233,8 @@ def _home_of_a(writer: RoleWriter, op: Mma) -> int | None:
     return home_subpartitions(writer.program, op.a)[0]
 
 
-def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, WarpLayout]:
+def check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, WarpLayout]:
+    """Return the layouts of the destination and of B. Raises UserError for what no product takes."""
     if not isinstance(op.b, PoolRef) or not isinstance(op.a, str) or not isinstance(op.acc, str):
         raise UserError(
             "operands of a product of mode fiber on sm_80 are in registers: a tile or pool tensor of the weft's own "
@@ -248,9 +260,17 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, WarpLayout]:
     return acc, b
 
 
-def _atom(writer: RoleWriter, name: str, row: int, col: int) -> Operand:
+def along_columns(tile: RegisterTile) -> bool:
+    """Tell whether a tensor that all subpartitions read is divided among them along its columns."""
+    return tile.read_by == "all" and tile.warp_grid[1] > 1
+
+
+def operand_atom(writer: RoleWriter, name: str, row: int, col: int) -> Operand:
     """The registers of one operand atom of a weft."""
-    return _registers(writer, name, row * (writer.layout(name).cols // ATOM) + col)
+    layout = writer.layout(name)
+    if along_columns(layout.tile):
+        return _registers(writer, name, col * (layout.rows // ATOM) + row)
+    return _registers(writer, name, row * (layout.cols // ATOM) + col)
 
 
 def _registers(writer: RoleWriter, name: str, index: int) -> Operand:

@@ -60,6 +60,7 @@ class RoleWriter:
     tensor_memory_loads: list[Operand] = field(default_factory=list)  # mode fiber: that no token has waited for
     path: Path | None = None  # where only some fibers run
     last_path: Path | None = None
+    whole_rows: frozenset[str] = frozenset()  # tiles of the fragment layout with one value for 16 rows
     _values: int = 0
     _labels: int = 0
     _kept: dict[str, Value] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class RoleWriter:
         return whole(self._kept[name])
 
     def tile_values(self, name: str) -> tuple[Value, ...]:
-        """The values of a register tile: one a band, or one a 16 x 8 atom in the fragment layout."""
+        """The values of a register tile: one a band; in the fragment layout one a 16 x 8 atom, or one for 16 rows."""
         if name in self._pool:
             layout = self.layout(name)
             align = min(8, 1 << (layout.band_registers - 1).bit_length())
@@ -103,7 +104,7 @@ class RoleWriter:
             atoms = 1
             if layout.kind == "fragment" and layout.cols > 1:
                 wide = 16 if dtype_bytes(layout.tile.dtype) == 2 and layout.cols % 16 == 0 else 8  # an A operand
-                atoms = layout.rows // 16 * (layout.cols // wide)
+                atoms = layout.rows // 16 * (1 if name in self.whole_rows else layout.cols // wide)
             count = layout.band_registers // atoms
             self._tiles[name] = tuple(self.value(f"{name}.{i}", count, tile=name) for i in range(atoms * layout.bands))
         return self._tiles[name]
