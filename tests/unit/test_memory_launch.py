@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heddle.errors import UserError
-from heddle.ir.warp import Count, Role, WarpProgram, Work
+from heddle.ir.warp import Count, Instruction, Role, WarpProgram, Work
 from heddle.sim.launch import occupancy, plan_launch
 from heddle.sim.launch_work import hand_out, item_weights
 from memory_cases import gemm_program, machine, stream_program
@@ -144,6 +144,15 @@ def test_the_weight_of_an_item_follows_its_loop_count() -> None:
     assert weights.tolist() == [2 * 1 + 2, 2 * 10 + 2, 2 * 4 + 2]
     plan = plan_launch(dataclasses.replace(program, work=dataclasses.replace(program.work, grid=3)), machine("h100"))
     assert plan.representative == 1
+
+
+def test_a_weft_level_product_weighs_as_many_cycles_as_it_multiplies() -> None:
+    """16 x 64 x 16 products at 1,024 a cycle (H100, a subpartition): 32 cycles, in place of one."""
+    program, m = stream_program(items=1), machine("h100")
+    product = Instruction(op="WMMA", shape=(16, 64, 16), dtype="fp16", form="rr")
+    longer = dataclasses.replace(program, instructions=(product, *program.instructions[1:]))
+    cycles = 2 * 16 * 64 * 16 * m.subpartitions / m.tensor_flops_per_cycle
+    assert item_weights(longer, m)[0] - item_weights(program, m)[0] == cycles - 1
 
 
 def test_a_group_over_the_edge_does_not_represent_the_chip() -> None:

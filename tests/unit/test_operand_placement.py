@@ -68,7 +68,7 @@ def test_roles_in_different_subpartitions_have_the_same_registers() -> None:
 def test_the_papers_rule_has_fewer_conflicts() -> None:
     problem = FiberGemm80(m=128, n=128, k=128, tile_m=128, tile_n=128, stages=3)
     paper, own = (study.measure_gemm(problem, where, one_sm()) for where in (PAPER, OWN_ROWS))
-    assert paper.conflicts < 0.5 * own.conflicts
+    assert paper.conflicts < 0.8 * own.conflicts
 
 
 def test_the_search_changes_one_thing_at_a_time_until_nothing_helps(monkeypatch: pytest.MonkeyPatch) -> None:

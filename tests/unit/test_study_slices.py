@@ -48,6 +48,17 @@ def test_a_slice_predicts_the_cycles_of_the_whole(
     assert use == pytest.approx(program.flops / (cycles * gpu.tensor_flops_per_cycle * gpu.sms))
 
 
+def test_items_that_a_slice_leaves_out_count_by_their_work() -> None:
+    """Causal tiles, the longest first: those of the slice's second half are shorter or longer than the rest."""
+    gpu = machine("a100+fiber").replace(sms=2)
+    sizes = {"batch": 1, "heads_q": 4, "seqlen_q": 1024, "seqlen_kv": 1024, "head_dim": 64, "causal": 1}
+    params = find_kernel("attention").check(sizes)
+    program = pipeline.compile_kernel("attention", gpu, params, mode="fiber")
+    cycles, _ = slices.estimated(program, gpu, clock_mhz=CLOCK_MHZ, l2_state="cold")
+    whole = pipeline.simulate_program(program, gpu, clock_mhz=CLOCK_MHZ, l2_state="cold").cycles
+    assert cycles == pytest.approx(whole, rel=0.1)
+
+
 def test_a_cut_keeps_the_first_items_and_shortens_their_loops() -> None:
     program = gemm(machine("h100"), 2048, 2048, 4096, "cooperative 128x128x64 s6 c2x1")
     part = slices.cut(program, 10, 7)

@@ -30,7 +30,7 @@ class Memory:
         self.declare_keys_and_values(problem)
 
     def declare_keys_and_values(self, problem: AttentionProblem) -> None:
-        """Declare both in the pool: divided along what is summed over, for weft-level products, or along the columns."""
+        """Declare both in the pool: divided along what weft-level products sum over, or along the columns."""
         rows, columns = (GROUP, 1), (1, GROUP)
         parts = (columns, rows) if self.config.weft_level else (rows, columns)
         shape = (self.config.tile_n, problem.head_dim)
