@@ -148,7 +148,7 @@ def test_the_weight_of_an_item_follows_its_loop_count() -> None:
 
 def test_a_weft_level_product_weighs_as_many_cycles_as_it_multiplies() -> None:
     """16 x 64 x 16 products at 1,024 a cycle (H100, a subpartition): 32 cycles, in place of one."""
-    program, m = stream_program(items=1), machine("h100")
+    program, m = stream_program(items=1, steps=1), machine("h100")
     product = Instruction(op="WMMA", shape=(16, 64, 16), dtype="fp16", form="rr")
     longer = dataclasses.replace(program, instructions=(product, *program.instructions[1:]))
     cycles = 2 * 16 * 64 * 16 * m.subpartitions / m.tensor_flops_per_cycle
