@@ -60,6 +60,7 @@ def random_machine(rng: random.Random, cluster_size: int) -> Machine:
         dram_gbytes_per_s=pick([400.0, 1500.0]),
         dram_channels=pick([1, 2, 5]),
         dram_interleave_bytes=pick([96, 512, 4096]),
+        dram_write_batch_bytes=pick([96, 2048, 8192]),
         dram_turnaround_ns=pick([0.0, 7.3]),
         tma_issue_cycles=pick([1, 9]),
         tma_extra_latency_cycles=pick([0, 13]),

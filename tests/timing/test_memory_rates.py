@@ -49,7 +49,7 @@ def moved(result: SimResult, m: Machine) -> tuple[float, float]:
 
 def check(m: Machine, cycles: int, l2: float, dram: float) -> None:
     """Compare what was moved with the rates; what DRAM has in its write buffers or queued may come on top."""
-    queued = 2 * m.dram_channels * m.dram_interleave_bytes
+    queued = 2 * m.dram_channels * m.dram_write_batch_bytes
     assert l2 <= cycles * m.l2_bytes_per_cycle_per_sm * m.sms
     assert dram <= cycles * m.dram_bytes_per_cycle(CLOCK_MHZ) + queued
 

@@ -16,14 +16,18 @@ UNIT = 4 * KB
 
 
 def board(**changes: object) -> Machine:
-    """Return a machine with one DRAM channel of 16 bytes a cycle and an L2 of two units."""
+    """Return a machine with one DRAM channel of 16 bytes a cycle, an L2 of two units and a port that never waits."""
     rate = {"dram_gbytes_per_s": 24.0, "dram_channels": 1, "dram_interleave_bytes": UNIT, "l2_bytes": 2 * UNIT}
-    return machine("h100", **{**rate, "dram_turnaround_ns": 0.0, **changes})
+    easy = {"dram_write_batch_bytes": UNIT, "dram_turnaround_ns": 0.0, "l2_port_bytes_per_cycle": 1e6}
+    return machine("h100", **{**rate, **easy, **changes})
 
 
 def memory(m: Machine, l2_state: str = "cold") -> np.ndarray:
     p = stream_program(block_bytes=UNIT, direction="store")
-    return build_memory(p, m, plan_launch(p, m), mode="chip", clock_mhz=CLOCK_MHZ, l2_state=l2_state).buffer
+    mem = build_memory(p, m, plan_launch(p, m), mode="chip", clock_mhz=CLOCK_MHZ, l2_state=l2_state).buffer
+    first = mem[layout.CHANNEL_BASE] + mem[layout.CHANNELS]
+    mem[first : first + mem[layout.CHANNELS]] = 0  # write buffers empty
+    return mem
 
 
 def access(mem: np.ndarray, t: int, kind: int, block: int) -> int:
@@ -69,7 +73,7 @@ def test_a_load_waits_for_writes_before_it_on_its_channel() -> None:
 
 
 @pytest.mark.parametrize(("turnaround_ns", "cycles"), [(0.0, 0), (20.0, 30)])
-def test_the_bus_turns_once_for_a_unit_of_writes(turnaround_ns: float, cycles: int) -> None:
+def test_the_bus_turns_once_for_a_batch_of_writes(turnaround_ns: float, cycles: int) -> None:
     mem = memory(board(dram_turnaround_ns=turnaround_ns))
     access(mem, 0, layout.KIND_STORE, 0)
     access(mem, 0, layout.KIND_LOAD, 1)
@@ -84,10 +88,26 @@ def test_the_bus_does_not_turn_between_writes() -> None:
     assert mem[mem[layout.CHANNEL_BASE]] == 4 * UNIT // 16 * GRAINS
 
 
-def test_writes_wait_until_they_fill_a_unit() -> None:
-    mem = memory(board(dram_interleave_bytes=2 * UNIT))
+def test_writes_wait_until_they_fill_a_batch() -> None:
+    mem = memory(board(dram_write_batch_bytes=2 * UNIT))
     free = []
     for block in range(5):
         access(mem, 0, layout.KIND_STORE, block)
         free.append(int(mem[mem[layout.CHANNEL_BASE]]) // GRAINS)
     assert free == [0, 0, 0, 512, 512]
+
+
+def test_write_buffers_start_filled_to_different_levels() -> None:
+    m = machine("h100")
+    p = stream_program(block_bytes=UNIT, direction="store")
+    mem = build_memory(p, m, plan_launch(p, m), mode="chip", clock_mhz=CLOCK_MHZ, l2_state="cold").buffer
+    first = mem[layout.CHANNEL_BASE] + mem[layout.CHANNELS]
+    levels = mem[first : first + mem[layout.CHANNELS]] / (2 * m.dram_write_batch_bytes)
+    assert levels.min() >= 0
+    assert levels.max() < 1
+    assert levels.mean() == pytest.approx(0.5, abs=0.1)
+
+
+def test_an_sm_sends_stores_no_faster_than_its_port() -> None:
+    mem = memory(board(l2_port_bytes_per_cycle=64.0))
+    assert [held(mem, 0, block) for block in (0, 1)] == [UNIT // 64, 2 * UNIT // 64]

@@ -118,8 +118,9 @@ class Machine:
     dram_extra_latency_ns: float  # beyond an L2 hit, unloaded
     dram_gbytes_per_s: float  # achieved
     dram_channels: int
-    dram_interleave_bytes: int  # consecutive bytes on one channel and in one partition of L2; its write buffer
-    dram_turnaround_ns: float  # bus idle for a change to writes and back
+    dram_interleave_bytes: int  # consecutive bytes on one channel and in one partition of L2
+    dram_write_batch_bytes: int  # a channel collects these and then writes them together
+    dram_turnaround_ns: float  # a channel idles for a change to writes and back
     tma_issue_cycles: int  # between bulk copies of one SM
     tma_extra_latency_cycles: int  # beyond an LDG
     tma_bytes_per_cycle: float  # request generation

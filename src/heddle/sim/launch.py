@@ -44,7 +44,7 @@ class LaunchPlan:
     clusters: int  # resident at the start
     items: tuple[NDArray[np.int64], ...]
     order: NDArray[np.int64]  # rows of work.items in the order in which they are handed out
-    representative: int  # group with the most work inside the tensors, the last of equals
+    representative: int  # group with the most work inside the tensors, the middle of equals
 
     @property
     def used_groups(self) -> int:
@@ -103,9 +103,10 @@ def _check(program: WarpProgram, machine: Machine) -> None:
 def _representative(
     program: WarpProgram, items: tuple[NDArray[np.int64], ...], weights: NDArray[np.int64], groups: int
 ) -> int:
-    """Return the group that stands for the rest: the most work, then the fewest items over an edge, then the last.
+    """Return the group that stands for the rest: the most work, then the fewest items over an edge, then the middle.
 
-    An item over a tensor's edge loads nothing there, so its group is faster; the last of equals waits longest.
+    An item over a tensor's edge loads nothing there, so its group is faster. Of equals some are always the first and
+    some never the first to ask for what they share; in time those that wait change places with the others.
     """
     inside = items_inside(program)
     load = np.zeros((2, min(groups, len(items))), dtype=np.int64)
@@ -113,7 +114,8 @@ def _representative(
         load[:, cluster % groups] += weights[rows_of].sum(), inside[rows_of].sum()
     busiest = np.flatnonzero(load[0] == load[0].max())
     whole = load[1, busiest]
-    return int(busiest[whole == whole.max()][-1])
+    equals = busiest[whole == whole.max()]
+    return int(equals[len(equals) // 2])
 
 
 def plan_launch(program: WarpProgram, machine: Machine) -> LaunchPlan:

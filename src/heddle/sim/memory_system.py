@@ -17,6 +17,8 @@ from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.sim import tilepass
 from heddle.sim.core import memory_layout as layout
+from heddle.sim.core.memory_dram import first_fill
+from heddle.sim.core.memory_represent import next_batch
 from heddle.sim.launch import LaunchPlan
 from heddle.sim.memory_spaces import StreamSpace, stream_spaces
 
@@ -97,23 +99,18 @@ def _header(machine: Machine, mode: Mode, clock_mhz: float, groups: int, first_s
     head[layout.FLUSH_DIRTY] = round(machine.l2_flush_dirty_fraction * 65536)
     head[layout.FIRST_SM] = first_sm
     head[layout.UNIT] = machine.dram_interleave_bytes
+    head[layout.BATCH] = machine.dram_write_batch_bytes
     head[layout.TURNAROUND] = round(machine.dram_turnaround_ns * clock_mhz / 1000 * grains)
     return head
-
-
-def _turning(machine: Machine) -> float:
-    """Return how much longer than its transfer a unit of written bytes takes where a channel also reads."""
-    unit_ns = machine.dram_interleave_bytes * machine.dram_channels / machine.dram_gbytes_per_s
-    return machine.dram_turnaround_ns / unit_ns
 
 
 def _assemble(head: NDArray[np.int64], ports: int, spaces: list[StreamSpace], with_tags: bool) -> NDArray[np.int64]:
     """Return a buffer of header, channels, ports, stream rows and, where there are tags, the entries of all blocks."""
     head = head.copy()
     head[layout.CHANNEL_BASE] = layout.HEADER_WORDS
-    head[layout.PORT_BASE] = head[layout.CHANNEL_BASE] + 2 * head[layout.CHANNELS]
+    head[layout.PORT_BASE] = head[layout.CHANNEL_BASE] + layout.CHANNEL_WORDS * head[layout.CHANNELS]
     head[layout.PORTS] = ports
-    head[layout.STREAM_BASE] = head[layout.PORT_BASE] + ports
+    head[layout.STREAM_BASE] = head[layout.PORT_BASE] + 2 * ports
     head[layout.STREAMS] = len(spaces)
     words = int(head[layout.STREAM_BASE]) + len(spaces) * layout.STREAM_WORDS
     first_entry: dict[int, int] = {}
@@ -128,6 +125,7 @@ def _assemble(head: NDArray[np.int64], ports: int, spaces: list[StreamSpace], wi
             address += -(-space.bytes // pair) * pair
     buffer = np.zeros(words, dtype=np.int64)
     buffer[: layout.HEADER_WORDS] = head
+    _fill_buffers(buffer, with_tags)
     for number, space in enumerate(spaces):
         row = int(head[layout.STREAM_BASE]) + number * layout.STREAM_WORDS
         buffer[row + layout.STREAM_ENTRIES] = first_entry[space.number]
@@ -137,6 +135,22 @@ def _assemble(head: NDArray[np.int64], ports: int, spaces: list[StreamSpace], wi
         buffer[row + layout.STREAM_PIECE_BYTES] = space.piece_bytes
         buffer[row + layout.STREAM_ADDRESS] = addresses[space.number]
     return buffer
+
+
+def _fill_buffers(buffer: NDArray[np.int64], each: bool) -> None:
+    """Fill the write buffers of all channels to different levels, as earlier kernels left them.
+
+    `each`: the level of each is followed (`memory_dram`); else all grow alike, and it is known which comes next
+    (`memory_represent`).
+    """
+    channels = int(buffer[layout.CHANNELS])
+    words = buffer[buffer[layout.CHANNEL_BASE] :][: layout.CHANNEL_WORDS * channels].reshape(-1, channels)
+    levels = np.array([first_fill(buffer, channel) for channel in range(channels)], dtype=np.int64)
+    if each:
+        words[1] = 2 * levels
+    else:
+        words[2] = np.argsort(-levels, kind="stable")
+        buffer[layout.NEXT_BATCH] = next_batch(buffer)
 
 
 def _check(machine: Machine, mode: str, l2_state: str, clock_mhz: float) -> None:
@@ -175,7 +189,7 @@ def build_memory(
         tilepass.warm_up(tags, program, plan, spaces)
     if mode != "representative":
         return MemorySystem(buffer=tags, mode=mode, chip=None)
-    record = tilepass.play_chip(tags, program, plan, spaces, turning=_turning(machine))
+    record = tilepass.play_chip(tags, program, plan, spaces)
     bare = _assemble(head, ports, spaces, with_tags=False)
     whole = tilepass.with_records(bare, record)
     return MemorySystem(buffer=whole, mode=mode, chip=read_traffic(tags))

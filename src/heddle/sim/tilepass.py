@@ -23,22 +23,19 @@ from heddle.sim.tilepass_skeleton import Skeleton, build_skeleton
 
 Array = NDArray[np.int64]
 
-UNBOUNDED = 1 << 30  # bytes: longer than any queue
+UNBOUNDED = 1 << 28  # bytes: longer than any queue, and its duration still fits 63 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipRecord:
     """What the pass saw: `seen` [representative's accesses, SEEN_WORDS] and `totals` [lockstep step, TOTAL_WORDS].
 
-    The totals are bytes at L2 (as it serves them), read from DRAM and written to it, first of the whole chip, then of
-    the SMs up to the representative's rank. `turning`: time that DRAM loses by a change to writes and back, as a share
-    of the time of the bytes that it then writes.
+    The totals are bytes at L2 (as it serves them), read from DRAM and written to it, of the whole chip.
     """
 
     stores: tuple[bool, ...]  # for each stream: does it store?
     ordinals: int  # places in the representative's item list
     drains: bool  # schedule `launch`: an SM starts each item with empty stages
-    turning: float
     seen: Array
     totals: Array
 
@@ -89,9 +86,7 @@ def _room(core: Core, code: Array, entries: Array, items: Array, lists: Array, o
     return int(steps.max(initial=0)), accesses
 
 
-def _play(
-    buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace], record: bool, turning: float
-) -> ChipRecord:
+def _play(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace], record: bool) -> ChipRecord:
     """Play the whole kernel on the tags of `buffer`."""
     core = load_core(COMPILED)  # always: a pass in plain Python would take minutes
     code, entries = _flat(build_skeleton(program, [space.pieces for space in spaces]))
@@ -105,19 +100,16 @@ def _play(
         running = np.arange(lists.shape[1]) < lengths[:, None]
         steps, accesses = _room(core, code, entries, items, np.where(running, offsets, -1), ordinals)
     totals = np.zeros((steps, play.TOTAL_WORDS), dtype=np.int64)
-    groups = np.arange(len(plan.items)) % plan.groups
-    ahead = (groups <= plan.representative).astype(np.int64)
     seen = np.zeros(1 + accesses * play.SEEN_WORDS, dtype=np.int64)  # the first word counts
     clusters, waves, roles = *lists.shape, entries.shape[1]
     state = np.zeros(clusters * roles * play.STATE_WORDS, dtype=np.int64)
-    tables = (code, entries, items, offsets, lengths, ordinals, ahead)
+    tables = (code, entries, items, offsets, lengths, ordinals)
     wave_of = np.zeros(clusters, dtype=np.int64)
     core.play(buffer, *tables, totals, seen, state, wave_of, clusters, waves, roles, steps)
     return ChipRecord(
         stores=tuple(stream.direction != "load" for stream in program.streams),
         ordinals=len(plan.group_items(plan.representative)),
         drains=plan.schedule == "launch",
-        turning=turning,
         seen=seen[1:].reshape(accesses, play.SEEN_WORDS),
         totals=totals,
     )
@@ -125,56 +117,44 @@ def _play(
 
 def warm_up(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace]) -> None:
     """Leave in the tags of `buffer` what one run of the kernel leaves, with all counters at zero."""
-    _play(buffer, program, plan, spaces, record=False, turning=0.0)
+    _play(buffer, program, plan, spaces, record=False)
     load_core(COMPILED).settle(buffer)
     buffer[layout.COUNTERS : layout.COUNTERS_END] = 0
 
 
-def play_chip(
-    buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace], turning: float
-) -> ChipRecord:
+def play_chip(buffer: Array, program: WarpProgram, plan: LaunchPlan, spaces: list[StreamSpace]) -> ChipRecord:
     """Play the kernel from the state in `buffer`, record the representative's accesses, leave counters in `buffer`."""
-    return _play(buffer, program, plan, spaces, record=True, turning=turning)
-
-
-def _work(record: ChipRecord) -> Array:
-    """Return the work of each step [step, 4]: bytes of service at L2 and at DRAM, of the chip and of the SMs ahead.
-
-    Each change of the bus writes one unit of bytes, and there are no more changes than units of reads.
-    """
-    work = []
-    for first in (0, play.AHEAD):
-        read = record.totals[:, first + play.TOTAL_READ]
-        written = record.totals[:, first + play.TOTAL_WRITTEN]
-        turned = np.rint(record.turning * np.minimum(read, written)).astype(np.int64)
-        work += [record.totals[:, first + play.TOTAL_L2], read + written + turned]
-    return np.stack(work, axis=1)
+    return _play(buffer, program, plan, spaces, record=True)
 
 
 def charges(record: ChipRecord) -> tuple[Array, Array]:
     """Return for each seen access the totals of its step for each byte of the representative, in 1/65536; the reach.
 
-    The reach is the (L2, DRAM) work by which SMs of lower rank can be ahead. A persistent kernel never drains, and they
-    stay within one step: of its loads for a load, of its stores for a store, as a tile's stores are issued long after
-    the loads that the pass plays in the same step. Under `launch` each SM begins an item with a burst of all its
-    stages, once the SM before it has had its own: there the reach has no bound.
+    The reach is the (L2, DRAM) work by which other SMs can be ahead. A persistent kernel never drains, and they stay
+    within one step: of its loads for a load, of its stores for a store, as a tile's stores are issued long after the
+    loads that the pass plays in the same step. Under `launch` each SM begins an item with a burst of all its stages,
+    once the SM before it has had its own: there the reach at L2 has no bound.
 
     A step in which the representative accesses nothing is charged with its next access (the last one at the end), so
     that the charges of all accesses add up to the totals.
     """
-    step, work = record.seen[:, play.SEEN_LOCKSTEP], _work(record)
+    step, work = record.seen[:, play.SEEN_LOCKSTEP], record.totals
     own = np.bincount(step, weights=record.seen[:, play.SEEN_BYTES], minlength=len(record.totals)).astype(np.int64)
     active = np.flatnonzero(own)
     if not len(active):
-        return np.zeros((len(step), 4), dtype=np.int64), np.zeros((len(step), 2), dtype=np.int64)
+        return np.zeros((len(step), play.TOTAL_WORDS), dtype=np.int64), np.zeros((len(step), 2), dtype=np.int64)
     sums = np.cumsum(work, axis=0)[active]
     sums[-1] = work.sum(axis=0)
-    chip = np.zeros((len(own), 4), dtype=np.int64)
+    chip = np.zeros((len(own), play.TOTAL_WORDS), dtype=np.int64)
     chip[active] = np.diff(sums, axis=0, prepend=0)
     ratio = (chip << 16) // np.maximum(own, 1)[:, None]
+    l2, dram = chip[step, play.TOTAL_L2], chip[step, play.TOTAL_READ :].sum(axis=1)
+    dram = dram * np.maximum(l2 - own[step], 0) // np.maximum(l2, 1)  # without the representative's own
+    kind = _of_a_kind(record)[:, None]
+    reach = np.stack([l2, dram], axis=1) * kind // np.maximum(own[step], 1)[:, None]
     if record.drains:
-        return ratio[step], np.full((len(step), 2), UNBOUNDED)
-    return ratio[step], chip[step, 2:] * _of_a_kind(record)[:, None] // np.maximum(own[step], 1)[:, None]
+        reach[:, 0] = UNBOUNDED
+    return ratio[step], reach
 
 
 def _of_a_kind(record: ChipRecord) -> Array:
@@ -223,7 +203,7 @@ def _records(seen: Array, ratio: Array, reach: Array, place: Array, count: int) 
     late = np.bincount(place, weights=nbytes * (seen[:, play.SEEN_LATE] != 0), minlength=count)
     np.bitwise_or.at(records[:, layout.RECORD_LATE], place, seen[:, play.SEEN_LATE])
     records[2 * late < own, layout.RECORD_LATE] = 0
-    words = (layout.RECORD_L2, layout.RECORD_DRAM, layout.RECORD_L2_AHEAD, layout.RECORD_DRAM_AHEAD)
+    words = (layout.RECORD_L2, layout.RECORD_READ, layout.RECORD_WRITE)
     for column, word in enumerate(words):
         share = np.bincount(place, weights=ratio[:, column].astype(np.float64) * nbytes, minlength=count)
         records[:, word] = np.rint(share / np.maximum(own, 1)).astype(np.int64)

@@ -16,7 +16,7 @@ from heddle.study.micro_build import Condition, Setup, cycles, registers, waitin
 LANES = 32
 ELEMENT = 8  # bytes: double
 _LOADS_STORES = {"init": (0, 1), "read": (1, 0), "scale": (1, 1), "triad": (3, 1)}
-UNITS = 64  # of every channel, written between the two lengths of a run,
+BATCHES = 16  # write batches of every channel between the two lengths of a run,
 MOST_ROUNDS = 96  # but no more CTAs a slot than these
 SMALL_L2 = 4 << 20  # bytes: written data leave L2 within the run, as they do in the measured gigabyte
 
@@ -74,12 +74,12 @@ def _rounds(machine: Machine, moved: int, written: int) -> tuple[int, int]:
     """Return two lengths of a run, in CTAs of every slot; time grows by the difference.
 
     `moved`, `written`: bytes a round. A kernel that writes fills L2 first, or nothing of it would reach DRAM, and goes
-    on until every channel has written many units.
+    on until every channel has written many batches.
     """
     if written == 0:
         return 6, 30
     fill = max(6, -(-2 * SMALL_L2 // moved))
-    return fill, fill + min(MOST_ROUNDS, UNITS * machine.dram_channels * machine.dram_interleave_bytes // written)
+    return fill, fill + min(MOST_ROUNDS, BATCHES * machine.dram_channels * machine.dram_write_batch_bytes // written)
 
 
 def stream_bandwidth(condition: Condition, kernel: str, threads: int, ctas: int) -> float:

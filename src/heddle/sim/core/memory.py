@@ -32,6 +32,7 @@ from heddle.sim.core.memory_layout import (
     OUTSIDE,
     PORT_BASE,
     PORT_COEFFICIENT,
+    PORTS,
     RECORD_LATE,
     STORE_LATENCY,
     STREAM_BASE,
@@ -91,6 +92,13 @@ def through_port(mem: Buffer, now: int, sm: int, way: int, flows: int, ready: in
     free = max(mem[server], now) + length
     mem[server] = free
     return int(max(free + way, max(flows + length, ready + last)) >> GRAIN_BITS)
+
+
+def send(mem: Buffer, now: int, sm: int, nbytes: int) -> int:
+    """Pass a store's data through the SM's port and return when it has sent them, in grains."""
+    server = mem[PORT_BASE] + mem[PORTS] + sm
+    mem[server] = max(mem[server], now) + duration(nbytes, mem[PORT_COEFFICIENT])
+    return int(mem[server])
 
 
 def serve_l2(mem: Buffer, now: int, arrival: int, nbytes: int) -> int:
@@ -167,10 +175,10 @@ def locate(
     served = represent_l2(mem, now, arrival, record, service, kind == KIND_LOAD)
     waits = (mem[record + RECORD_LATE] & mask) != 0
     if kind != KIND_LOAD:
-        write_for_representative(mem, now, served, record, service, waits)
+        write_for_representative(mem, now, served, record, service, row, block, mask if waits else 0)
         return served, 0
     mem[MISS if waits else HIT] += nbytes
-    end = read_for_representative(mem, now, served, record, service, waits)
+    end = read_for_representative(mem, now, served, record, service, row, block, mask & mem[record + RECORD_LATE])
     return served, end + extra if waits else 0
 
 
@@ -211,6 +219,7 @@ def memory_access(
     )
     if kind != KIND_LOAD:
         mem[L2_WRITE] += nbytes
+        mem[TAKEN] = max(mem[TAKEN], send(mem, now, sm, nbytes))
         return int((max(served, mem[TAKEN]) >> GRAIN_BITS) + mem[STORE_LATENCY])
     mem[L2_READ] += nbytes
     return through_port(mem, now, sm, way, arrival + way, max(served + way, late), nbytes)

@@ -1,8 +1,8 @@
 """DRAM channels: bytes of consecutive addresses on one channel, writes collected and written together.
 
-A channel reads in the order of requests. What leaves L2 joins the channel's write buffer; when that holds a unit of
-bytes, they are written behind what the channel has to do, and the bus turns to writes and back (if the channel has read
-since it last wrote). Semantics: docs/reference/engine.md, section 5.
+A channel reads in the order of requests. What leaves L2 joins the channel's write buffer; when that holds a batch, it
+is written behind what the channel has to do, and the channel turns to writes and back (if it has read since it last
+wrote). Semantics: docs/reference/engine.md, section 5.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.sim.core.memory_layout import (
+    BATCH,
     CHANNEL_BASE,
     CHANNEL_COEFFICIENT,
     CHANNELS,
@@ -38,6 +39,11 @@ def mix(x: int) -> int:
     x = ((x ^ (x >> 15)) * 0x1E3779B1) & 0x7FFFFFFF
     x = ((x ^ (x >> 13)) * 0x2545F491) & 0x7FFFFFFF
     return x ^ (x >> 16)
+
+
+def first_fill(mem: Buffer, channel: int) -> int:
+    """Return the bytes that earlier kernels left in the write buffer of a channel, by its number; no two are alike."""
+    return int(mix(channel + 1) % mem[BATCH])
 
 
 def channel_of(mem: Buffer, address: int) -> int:
@@ -74,16 +80,16 @@ def read_channels(mem: Buffer, now: int, earliest: int, address: int, nbytes: in
 def write_channels(mem: Buffer, now: int, address: int, nbytes: int) -> int:
     """Give `nbytes` to the write buffers of their channels and return when these have taken them, in grains.
 
-    A buffer takes data while no more than a unit of work is ahead of its channel.
+    A buffer takes data while no more than a batch of work is ahead of its channel.
     """
     taken = 0
-    buffered = duration(mem[UNIT], mem[CHANNEL_COEFFICIENT])
+    buffered = duration(mem[BATCH], mem[CHANNEL_COEFFICIENT])
     while nbytes > 0:
         part = min(nbytes, mem[UNIT] - address % mem[UNIT])
         channel = channel_of(mem, address)
         waiting = channel + mem[CHANNELS]
         mem[waiting] += 2 * part
-        if mem[waiting] >= 2 * mem[UNIT]:
+        if mem[waiting] >= 2 * mem[BATCH]:
             length = duration(mem[waiting] >> 1, mem[CHANNEL_COEFFICIENT])
             if mem[waiting] & READ_SINCE_WRITE != 0:
                 length += mem[TURNAROUND]

@@ -4,6 +4,8 @@ A period may be skipped if (1) the relative state at its two ends is equal and (
 repeats (`memory_repeats`). With tags (modes `chip` and `sm`) the relative state contains the absolute counters of
 misses, merges and DRAM bytes, so it is equal only if nothing was fetched, joined or evicted in between; and a stream
 repeats only where the blocks to come are resident and no block can ever be evicted. A streaming miss never repeats.
+In mode `representative` a period repeats if DRAM writes nothing in it and all channels are alike; then it does not
+matter which of them an access reads.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from heddle.sim.core.memory_layout import (
     CHANNELS,
     COUNTERS,
     COUNTERS_END,
+    DRAM_DONE,
     DRAM_FREE,
     DRAM_LEAD,
     DRAM_READ,
     DRAM_WRITE,
+    DRAM_WRITTEN,
     ENTRY_READY,
     ENTRY_RESIDENT,
     FAR,
@@ -26,6 +30,7 @@ from heddle.sim.core.memory_layout import (
     GRAIN_BITS,
     L2_FREE,
     L2_LEAD,
+    LAST_CHANNEL,
     MERGE,
     MISS,
     MODE,
@@ -33,6 +38,7 @@ from heddle.sim.core.memory_layout import (
     NEAR,
     PORT_BASE,
     PORTS,
+    READ_FREE,
     RECORD_WORDS,
     STREAM_BASE,
     STREAM_BLOCKS,
@@ -47,14 +53,15 @@ from heddle.sim.core.memory_layout import (
 from heddle.sim.core.memory_represent import find_record
 
 SERVER_WORDS = 4
+WRITE_WORDS = 3
 TAG_WORDS = 5
 
 
 def memory_state_words(mem: Buffer) -> int:
     """Return how many words `memory_relative` writes."""
     if mem[MODE] == MODE_REPRESENTATIVE:
-        return int(SERVER_WORDS + mem[PORTS])
-    return int(SERVER_WORDS + mem[PORTS] + 2 * mem[CHANNELS] + TAG_WORDS)
+        return int(SERVER_WORDS + 2 * mem[PORTS] + WRITE_WORDS)
+    return int(SERVER_WORDS + 2 * mem[PORTS] + 2 * mem[CHANNELS] + TAG_WORDS)
 
 
 def memory_relative(mem: Buffer, t: int, out: Buffer, offset: int) -> int:
@@ -68,11 +75,15 @@ def memory_relative(mem: Buffer, t: int, out: Buffer, offset: int) -> int:
     out[offset + 2] = max(mem[DRAM_FREE] - now, -mem[DRAM_LEAD])
     out[offset + 3] = mem[DRAM_LEAD]
     at = offset + SERVER_WORDS
-    for port in range(mem[PORTS]):
+    for port in range(2 * mem[PORTS]):
         out[at + port] = max(mem[mem[PORT_BASE] + port] - now, 0)
-    at += mem[PORTS]
+    at += 2 * mem[PORTS]
     if mem[MODE] == MODE_REPRESENTATIVE:
-        return int(at - offset)
+        alike = mem[LAST_CHANNEL] + mem[DRAM_DONE] <= max(mem[READ_FREE], now - mem[DRAM_LEAD])
+        out[at] = max(mem[READ_FREE] - now, -mem[DRAM_LEAD])
+        out[at + 1] = mem[DRAM_WRITTEN]
+        out[at + 2] = 0 if alike else now + 1  # never twice
+        return int(at + WRITE_WORDS - offset)
     for channel in range(mem[CHANNELS]):
         out[at + 2 * channel] = max(mem[mem[CHANNEL_BASE] + channel] - now, 0)
         out[at + 2 * channel + 1] = mem[mem[CHANNEL_BASE] + mem[CHANNELS] + channel]
@@ -163,9 +174,11 @@ def memory_skip(mem: Buffer, cycles: int, before: Buffer, offset: int, periods: 
     grains = cycles << GRAIN_BITS
     mem[L2_FREE] += grains
     mem[DRAM_FREE] += grains
-    for server in range(mem[CHANNEL_BASE], mem[CHANNEL_BASE] + mem[CHANNELS]):
-        mem[server] += grains
-    for server in range(mem[PORT_BASE], mem[PORT_BASE] + mem[PORTS]):
+    mem[READ_FREE] += grains
+    if mem[MODE] != MODE_REPRESENTATIVE:  # there channels are counted from those that have not written
+        for server in range(mem[CHANNEL_BASE], mem[CHANNEL_BASE] + mem[CHANNELS]):
+            mem[server] += grains
+    for server in range(mem[PORT_BASE], mem[PORT_BASE] + 2 * mem[PORTS]):
         mem[server] += grains
     for counter in range(COUNTERS, COUNTERS_END):
         mem[counter] += periods * (mem[counter] - before[offset + counter - COUNTERS])

@@ -57,10 +57,9 @@ ENDED = -1
 SEEN_ORDINAL, SEEN_STREAM, SEEN_STEP, SEEN_LATE, SEEN_BYTES, SEEN_LOCKSTEP, SEEN_SIDE = 0, 1, 2, 3, 4, 5, 6
 SEEN_WORDS = 7
 
-# row of totals of a step: bytes moved by the chip, then the same by SMs up to the representative's rank
+# row of totals of a step: bytes moved by the chip
 TOTAL_L2, TOTAL_READ, TOTAL_WRITTEN = 0, 1, 2
-AHEAD = 3
-TOTAL_WORDS = 6
+TOTAL_WORDS = 3
 NOT_RECORDED = -1
 
 
@@ -181,7 +180,6 @@ def step_cluster(
     roles: int,
     item: int,
     ordinal: int,
-    ahead: int,
     total: int,
     totals: Array,
     seen: Array,
@@ -199,14 +197,9 @@ def step_cluster(
             if state[at] >= 0:
                 active = 1
     if total >= 0:
-        l2 = l2_work(mem) - before_l2
-        read, written = mem[DRAM_READ] - before_read, mem[DRAM_WRITE] - before_written
-        totals[total + TOTAL_L2] += l2
-        totals[total + TOTAL_READ] += read
-        totals[total + TOTAL_WRITTEN] += written
-        totals[total + AHEAD + TOTAL_L2] += l2 * ahead
-        totals[total + AHEAD + TOTAL_READ] += read * ahead
-        totals[total + AHEAD + TOTAL_WRITTEN] += written * ahead
+        totals[total + TOTAL_L2] += l2_work(mem) - before_l2
+        totals[total + TOTAL_READ] += mem[DRAM_READ] - before_read
+        totals[total + TOTAL_WRITTEN] += mem[DRAM_WRITE] - before_written
     return active
 
 
@@ -218,7 +211,6 @@ def play(
     lists: Array,
     lengths: Array,
     ordinals: Array,
-    ahead: Array,
     totals: Array,
     seen: Array,
     state: Array,
@@ -232,7 +224,7 @@ def play(
 
     code: skeleton rows, targets as offsets. entries [wave > 0, role]: first skeleton row, as an offset. items: work
     items. lists [cluster, wave]: offsets in items, lengths [cluster]. ordinals [cluster, wave]: the representative's
-    item ordinals, NOT_RECORDED elsewhere. ahead [cluster]: 1 up to the representative's rank. totals
+    item ordinals, NOT_RECORDED elsewhere. totals
     [step, TOTAL_WORDS] for the first `steps` steps. seen: a count, then [access of the representative, SEEN_WORDS].
     Room: state [cluster, role, STATE_WORDS], wave_of [cluster].
     """
@@ -258,7 +250,6 @@ def play(
                     roles,
                     lists[place],
                     ordinals[place],
-                    ahead[cluster],
                     total,
                     totals,
                     seen,

@@ -18,9 +18,9 @@ def mix(x: int) -> int:
 class Channel(SharedServer):
     """One channel: `waiting` bytes are in its write buffer; `has_read` since it last wrote."""
 
-    def __init__(self, bytes_per_cycle: float) -> None:
+    def __init__(self, bytes_per_cycle: float, waiting: int) -> None:
         super().__init__(bytes_per_cycle)
-        self.waiting = 0
+        self.waiting = waiting
         self.has_read = False
 
 
@@ -30,8 +30,9 @@ class Dram:
     def __init__(self, machine: Machine, clock_mhz: float, share: int) -> None:
         channels = max(1, machine.dram_channels // share)
         rate = machine.dram_bytes_per_cycle(clock_mhz) / share / channels
-        self._channels = [Channel(rate) for _ in range(channels)]
-        self._unit = machine.dram_interleave_bytes
+        self._unit, self._batch = machine.dram_interleave_bytes, machine.dram_write_batch_bytes
+        # Earlier kernels have left something in the buffers, in each a different amount.
+        self._channels = [Channel(rate, mix(i + 1) % self._batch) for i in range(channels)]
         self._turnaround = round(machine.dram_turnaround_ns * clock_mhz / 1000 * GRAINS)
         self.taken = 0
 
@@ -47,10 +48,10 @@ class Dram:
         """Put bytes into write buffers, and write those that are full."""
         for channel, part in self._parts(address, amount):
             channel.waiting += part
-            if channel.waiting >= self._unit:
+            if channel.waiting >= self._batch:
                 channel.charge(now, now, channel.waiting, idle=self._turnaround if channel.has_read else 0)
                 channel.waiting, channel.has_read = 0, False
-            self.taken = max(self.taken, channel.free - channel.length(self._unit))
+            self.taken = max(self.taken, channel.free - channel.length(self._batch))
 
     def _parts(self, address: int, amount: int) -> Iterator[tuple[Channel, int]]:
         """Cut bytes at the borders of units."""

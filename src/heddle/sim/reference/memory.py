@@ -95,7 +95,8 @@ class MemorySystem:
         self._dram = Dram(machine, clock_mhz, share)
         self._dram_extra = round(GRAINS * machine.dram_extra_latency_ns * clock_mhz / 1000)
         self._port_factor = coefficient(machine.l2_port_bytes_per_cycle)
-        self._ports: dict[int, int] = {}  # SM -> next free time
+        self._ports: dict[int, int] = {}  # SM -> next free time, of loads
+        self._sends: dict[int, int] = {}  # and of stores
         self._blocks: OrderedDict[tuple[int, int], Block] = OrderedDict()  # the longest unused first
         self._spaces: dict[int, Space] = {}
         self.resident_bytes = 0
@@ -141,7 +142,9 @@ class MemorySystem:
         leaves_l2 = self._l2.charge(request.now * GRAINS, request.leaves * GRAINS, service)
         self._dram.taken = 0
         block, missing = self._use(request)
-        taken = self._dram.taken
+        d = length(request.bytes, self._port_factor)
+        self._sends[sm] = max(self._sends.get(sm, 0), request.now * GRAINS) + d
+        taken = max(self._dram.taken, self._sends[sm])
         if missing and reduce:
             self._fetch(request, block, missing, leaves_l2, sm)
         block.dirty |= set(request.space.pieces_of(request.part, request.parts))
