@@ -12,11 +12,17 @@ from heddle.sim.result import EVENT, EventKind, SimResult, Stall
 
 if TYPE_CHECKING:
     from heddle.sim.engine import simulate
+    from heddle.sim.launch_mode import default_mode
     from heddle.sim.session import Sim, Snapshot
 
-__all__ = ["EVENT", "EventKind", "Sim", "SimResult", "Snapshot", "Stall", "simulate"]
+__all__ = ["EVENT", "EventKind", "Sim", "SimResult", "Snapshot", "Stall", "default_mode", "simulate"]
 
-_HOME = {"simulate": "heddle.sim.engine", "Sim": "heddle.sim.session", "Snapshot": "heddle.sim.session"}
+_HOME = {
+    "simulate": "heddle.sim.engine",
+    "default_mode": "heddle.sim.launch_mode",
+    "Sim": "heddle.sim.session",
+    "Snapshot": "heddle.sim.session",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from heddle.errors import UserError
 from heddle.kernels.registry import find_kernel
@@ -71,8 +71,9 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
     choice = tile_choice(asked, report)
     asked = dataclasses.replace(asked, config=choice.config)
     turns = max(_turns(asked, [choice.config]), default=0)
-    if asked.simulation == "representative":
+    if asked.simulation != "chip":
         check_turns(asked.kernel, turns)
+    asked = dataclasses.replace(asked, simulation=_simulation(asked))
     clock = asked.clock_mhz or _settled(asked, turns > _full_turns(asked))
     row = _simulated(asked, choice.config, clock, profile=asked.profile)
     row["provenance"]["clock_source"] = asked.clock_source or "clock model"
@@ -103,6 +104,15 @@ def _idealised(asked: Request, row: Mapping[str, Any], baseline: Mapping[str, An
         "baseline_cycles": baseline["cycles"],
         "speedup": baseline["cycles"] / row["cycles"],
     }
+
+
+def _simulation(asked: Request) -> Literal["chip", "representative"]:
+    """Return the mode of the answer: what is asked for, else what the program is suited for."""
+    if asked.simulation != "auto":
+        return asked.simulation
+    from heddle import sim
+
+    return "chip" if sim.default_mode(compiled(asked), asked.machine) == "chip" else "representative"
 
 
 def _settled(asked: Request, costly: bool) -> float:
@@ -197,7 +207,7 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
         asked.machine,
         clock_mhz=row["clock_mhz"],
         l2_state=asked.l2_state,
-        simulation=asked.simulation,
+        simulation=row["simulation"]["mode"],
         log="sm0",
     )
     return trace.write_trace(result, program, asked.machine, path)
@@ -224,7 +234,7 @@ def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = Fal
 
         return pipeline.run_once(
             asked.kernel, asked.machine, asked.params, config,
-            mode=asked.mode, clock_mhz=clock, l2_state=asked.l2_state, simulation=asked.simulation, profile=profile,
+            mode=asked.mode, clock_mhz=clock, l2_state=asked.l2_state, simulation=_simulation(asked), profile=profile,
             ideal=ideal(asked.oracle, asked.off),
         )  # fmt: skip
 

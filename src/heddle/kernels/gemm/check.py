@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heddle.errors import UnsupportedError, UserError
 from heddle.ir.dtypes import dtype_bytes
+from heddle.kernels._limits import check_item_count
 from heddle.kernels.gemm.epilogue import TMA_ALIGNMENT_BYTES, staging_bytes
 from heddle.kernels.gemm.raster import item_count
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
@@ -26,8 +27,6 @@ BARRIER_BYTES = 1024
 ACCUMULATOR_LANES = 128
 """Lanes of tensor memory, the rows of one accumulator; a column is 32 bits (PTX ISA, tensor memory)."""
 ACCUMULATOR_STAGES = 2
-MOST_ITEMS = 500_000
-"""Work items of one kernel: each takes some 500 bytes and 10 microseconds while it is compiled and simulated."""
 
 
 def check_problem(problem: GemmProblem, machine: Machine) -> None:
@@ -118,13 +117,7 @@ def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
 
 def check_items(problem: GemmProblem, config: GemmConfig) -> None:
     """Raise UserError if the problem is cut into more work items than memory is meant to hold."""
-    items = item_count(problem, config)
-    if items > MOST_ITEMS:
-        raise UserError(
-            f"{config.label()} cuts {problem.m} x {problem.n} into {items:,} work items; at most {MOST_ITEMS:,} are "
-            "simulated, so that a run stays below 30 s on one core and 1 GB of memory",
-            hint="simulate a part, as half of the rows, and scale the time: beyond a few waves it grows with the work",
-        )
+    check_item_count(f"{config.label()} cuts {problem.m} x {problem.n}", item_count(problem, config))
 
 
 def _check_sm80(problem: GemmProblem, config: GemmConfig, machine: Machine) -> None:
