@@ -91,9 +91,10 @@ def item_weights(program: WarpProgram, machine: Machine) -> Items:
     return heaviest
 
 
-def warp_instructions(program: WarpProgram) -> int:
-    """Return about how many instructions all warps of the chip execute, within a factor of two."""
-    warps = [int(role_weights(program, role).sum()) * role.warps for role in program.roles]
+def warp_instructions(program: WarpProgram, items: Items | None = None) -> int:
+    """Return about how many instructions all warps execute for these items (all without), within a factor of two."""
+    rows = slice(None) if items is None else items
+    warps = [int(role_weights(program, role)[rows].sum()) * role.warps for role in program.roles]
     return sum(warps) * program.cluster_size
 
 

@@ -33,6 +33,8 @@ __all__ = [
     "stored", "stored_refusal", "tile_choice", "write_timeline",
 ]  # fmt: skip
 
+SETTLED_IN_FULL = 40_000_000
+"""Warp instructions of one group up to which the clock settles on full simulations: about three seconds each."""
 NOT_SIMULATED = frozenset(
     {"description", "tensor_peak_clock_mhz", "tdp_watts", "kernel_launch_us", "kernel_drain_us"}
     | {"clock_burst_mhz", "clock_sustained_mhz", "clock_time_constant_ms"}
@@ -112,7 +114,11 @@ def _simulation(asked: Request) -> Literal["chip", "representative"]:
         return asked.simulation
     from heddle import sim
 
-    return "chip" if sim.default_mode(compiled(asked), asked.machine) == "chip" else "representative"
+    program = compiled(asked)
+    if sim.default_mode(program, asked.machine) == "chip":
+        return "chip"
+    sim.check_group(program, asked.machine)
+    return "representative"
 
 
 def _settled(asked: Request, costly: bool) -> float:
@@ -128,7 +134,16 @@ def _settled(asked: Request, costly: bool) -> float:
         return AtClock(row["cycles"], row["tensor_utilization"])
 
     first = settle(asked.machine, by_slice, rested=asked.rested) if costly else None
+    if first is not None and _one_takes_long(asked):
+        return first
     return settle(asked.machine, at, rested=asked.rested, first_mhz=first)
+
+
+def _one_takes_long(asked: Request) -> bool:
+    """Tell whether the clock must settle on slices alone, as one simulation takes seconds."""
+    from heddle import sim
+
+    return sim.group_cost(compiled(asked), asked.machine) > SETTLED_IN_FULL
 
 
 def _full_turns(asked: Request) -> int:
