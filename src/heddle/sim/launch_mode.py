@@ -26,8 +26,8 @@ AFFORDABLE = 60_000_000
 FIBER_COST = 6
 """Time that a warp instruction of mode fiber takes, in those of the other modes: the arbiter decides every cycle."""
 
-MOST_OF_UNEQUAL = 240_000_000
-"""Warp instructions of one group that are simulated at most if its items differ, so that few periods repeat: 20 s."""
+MOST_OF_UNEQUAL = 150_000_000
+"""Warp instructions of one group that are simulated at most if its items differ, so that few periods repeat: 12 s."""
 
 
 def cost(program: WarpProgram, items: NDArray[np.int64] | None = None) -> int:
@@ -46,7 +46,7 @@ def group_cost(program: WarpProgram, machine: Machine) -> int:
 
 def check_group(program: WarpProgram, machine: Machine) -> None:
     """Raise UserError if the group that represents the chip takes longer to simulate than promised."""
-    weights = item_weights(program)
+    weights = item_weights(program, machine)
     own = group_cost(program, machine)
     if own > MOST_OF_UNEQUAL and (weights != weights[0]).any():
         raise UserError(

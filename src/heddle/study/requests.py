@@ -146,7 +146,9 @@ def _parted(
     params = found.check({name: value for name, value in values.items() if name in names})
     rest = {name: value for name, value in values.items() if name not in names}
     if rest:
-        tile = config_fields(found.candidates(machine, params, mode))
+        fields = config_fields(found.candidates(machine, params, mode))
+        listed = found.native_on(machine).tile if mode == "fiber" else found.tile
+        tile = [parameter.name for parameter in listed if parameter.name in fields]
         for name in rest:
             if name not in tile:
                 raise unknown_name(f"parameter of {kernel}", name, [*names, *tile])
