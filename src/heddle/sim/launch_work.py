@@ -62,7 +62,7 @@ def _cost(instruction: Instruction, machine: Machine) -> int:
 
 
 def role_weights(program: WarpProgram, role: Role, costs: list[int]) -> Items:
-    """Return for each work item the sum of `costs` (one a pc) over the instructions that a warp of the role executes."""
+    """Return for each work item the sum of `costs` (by pc) over the instructions that a warp of the role executes."""
     begin, end = role_code(program, role)
     before = [0, *accumulate(costs)]
     spans: list[tuple[int, int, Items]] = []
@@ -94,7 +94,8 @@ def item_weights(program: WarpProgram, machine: Machine) -> Items:
 def warp_instructions(program: WarpProgram, items: Items | None = None) -> int:
     """Return about how many instructions all warps execute for these items (all without), within a factor of two."""
     rows = slice(None) if items is None else items
-    warps = [int(role_weights(program, role)[rows].sum()) * role.warps for role in program.roles]
+    ones = [1] * len(program.instructions)
+    warps = [int(role_weights(program, role, ones)[rows].sum()) * role.warps for role in program.roles]
     return sum(warps) * program.cluster_size
 
 

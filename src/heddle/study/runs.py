@@ -109,9 +109,14 @@ def _idealised(asked: Request, row: Mapping[str, Any], baseline: Mapping[str, An
 
 
 def _simulation(asked: Request) -> Literal["chip", "representative"]:
-    """Return the mode of the answer: what is asked for, else what the program is suited for."""
+    """Return the mode of the answer: what is asked for, else what the program is suited for.
+
+    Idealised machines are compared as kernels are: by one group of SMs throughout.
+    """
     if asked.simulation != "auto":
         return asked.simulation
+    if asked.oracle or asked.off:
+        return "representative"
     from heddle import sim
 
     program = compiled(asked)
