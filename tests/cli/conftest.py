@@ -11,6 +11,7 @@ from heddle import pipeline
 from heddle.cli import main
 from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
+from heddle.study import runs
 
 
 @dataclass(frozen=True)
@@ -72,3 +73,4 @@ def fake_row(
 def fake_pipeline(monkeypatch: pytest.MonkeyPatch, result_cache: Path) -> None:
     """Replace the simulation by `fake_row`, with an empty result cache."""
     monkeypatch.setattr(pipeline, "run_once", fake_row)
+    monkeypatch.setattr(runs, "_simulation", lambda asked: "representative")  # asks for no compiled program

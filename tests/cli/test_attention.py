@@ -24,8 +24,8 @@ def test_a_check_takes_small_sizes_of_its_own(heddle: Command) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("causal=2", "must be 0 or 1"),
-        ("head_dim=96", "pad the heads"),
+        ("causal=2", "must be one of 0, 1"),
+        ("head_dim=96", "pad others"),
         ("dtype=int8", "unknown value of 'dtype': 'int8'; allowed: bf16, fp16, fp8_e4m3"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from heddle.machine import Machine
 from heddle.pipeline import compile_kernel
-from heddle.sim import simulate
+from heddle.sim import default_mode, simulate
 from heddle.sim.result import SimResult
 from memory_cases import CLOCK_MHZ, machine
 from memory_ring_gemm import ring_gemm
@@ -66,16 +66,30 @@ def test_cycles_agree_on_all_sms_of_an_h100(l2_state: str, program: dict[str, ob
     assert representative.cycles == pytest.approx(chip.cycles, rel=AGREEMENT)
 
 
-ROUND = "who gets two CTAs of a partly filled last round is decided by single cycles"
 CHANCE = "which of an SM's few loads meet a channel that writes is chance, and the chip waits for the unluckiest SM"
 MISSES = {
     ("b200", 1024, "warm"): "waits of loads that the matrix unit hides count as the lead of the other SMs",
-    ("a100", 2048, "warm"): ROUND,
-    ("a100", 2048, "flushed"): ROUND,
     ("h100", 1024, "flushed"): CHANCE,
     ("h100", 4096, "flushed"): CHANCE,
 }
-"""Compiled kernels on which the modes differ by more (docs/explanation/memory.md says by how much)."""
+"""Compiled kernels on which the modes differ by 2.2 to 2.8 % (docs/explanation/memory.md): the whole chip answers."""
+LARGE = [
+    ("a100", "gemm", {"m": 4096, "n": 4096, "k": 4096}),
+    ("a100", "gemm", {"m": 8192, "n": 8192, "k": 1024}),
+    ("h100", "gemm", {"m": 8192, "n": 8192, "k": 2048}),
+    ("h100", "gemm", {"m": 8192, "n": 8192, "k": 8192}),
+    ("h100", "gemm", {"m": 16384, "n": 8192, "k": 1024}),
+    ("b200", "gemm", {"m": 16384, "n": 16384, "k": 2048}),
+    ("a100", "attention", {"batch": 2, "seqlen_q": 4096}),
+    ("a100", "attention", {"batch": 4, "seqlen_q": 2048, "causal": 1}),
+    ("h100", "attention", {"batch": 4, "seqlen_q": 4096}),
+    ("h100", "attention", {"batch": 4, "seqlen_q": 4096, "causal": 1}),
+    pytest.param(
+        "b200", "attention", {"batch": 4, "seqlen_q": 4096, "causal": 1},
+        marks=pytest.mark.xfail(reason="-2.3 %: seven rounds of items of different length", strict=True),
+    ),
+]  # fmt: skip
+"""Kernels that one group of SMs answers by default; attention with 16 heads of 128."""
 
 
 def compiled_cases() -> list[object]:
@@ -88,6 +102,23 @@ def compiled_cases() -> list[object]:
                 marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
                 cases.append(pytest.param(gpu, side, depth, state, marks=marks))
     return cases
+
+
+@pytest.mark.parametrize(("gpu", "side"), sorted({case[:2] for case in MISSES}))
+def test_where_the_modes_differ_the_whole_chip_answers(gpu: str, side: int) -> None:
+    m = machine(gpu)
+    program = compile_kernel("gemm", m, {"m": side, "n": side, "k": 1024, "dtype": "fp16"})
+    assert default_mode(program, m) == "chip"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("gpu", "kernel", "params"), LARGE)
+def test_cycles_agree_where_one_group_answers(gpu: str, kernel: str, params: dict[str, int]) -> None:
+    m = machine(gpu)
+    program = compile_kernel(kernel, m, params)
+    assert default_mode(program, m) == "representative"
+    chip, representative = (simulate(program, m, mode=mode, clock_mhz=CLOCK_MHZ) for mode in ("chip", "representative"))
+    assert representative.cycles == pytest.approx(chip.cycles, rel=AGREEMENT)
 
 
 @pytest.mark.slow

@@ -86,9 +86,9 @@ def test_tiles_are_those_of_the_open_kernel(params: dict[str, Any], expected: st
 @pytest.mark.parametrize(
     ("params", "problem"),
     [
-        ({"causal": 2}, "must be 0 or 1"),
+        ({"causal": 2}, "must be one of 0, 1"),
         ({"heads_q": 6, "heads_kv": 4}, "must be a multiple of heads_kv"),
-        ({"head_dim": 96}, "head_dim must be 64, 128, 256"),
+        ({"head_dim": 96}, "must be one of 64, 128, 256"),
     ],
 )
 def test_sizes_that_make_no_sense_are_refused(params: dict[str, Any], problem: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from heddle.errors import UserError
 from heddle.ir.warp import Count, Instruction, Role, WarpProgram, Work
 from heddle.sim.launch import occupancy, plan_launch
-from heddle.sim.launch_work import hand_out, item_weights
+from heddle.sim.launch_work import hand_out, item_weights, shares
 from memory_cases import gemm_program, machine, stream_program
 
 
@@ -130,6 +130,17 @@ def test_ordinals_go_wave_by_wave_over_the_slots() -> None:
 
 def test_launched_items_go_to_whoever_is_free_first() -> None:
     assert hand_out(np.array([5, 1, 1, 1, 3, 9]), 2) == [[0, 5], [1, 2, 3, 4]]
+
+
+def test_a_partly_filled_last_round_fills_whole_sms() -> None:
+    """CTAs of an SM end together, so that both its places are free when the SM's turn comes."""
+    lists = hand_out(np.ones(9), takers=6, groups=3)
+    assert lists == [[0, 6], [1, 8], [2], [3, 7], [4], [5]]
+
+
+def test_equal_items_are_shared_as_they_are_handed_out() -> None:
+    dealt = [items.tolist() for items in shares(np.full(23, 7), takers=6, groups=3)]
+    assert dealt == hand_out(np.full(23, 7), takers=6, groups=3)
 
 
 def test_the_weight_of_an_item_follows_its_loop_count() -> None:

@@ -13,8 +13,8 @@ CASES = {case.case_id: case for case in own_cases()}
     [
         ("flashgpu-fa3-b64-s512-h16-d128-causal", "chip"),
         ("flashgpu-fa3-b32-s1024-h16-d128-full", "chip"),
-        ("flashgpu-fa3-b16-s2048-h16-d128-causal", "representative"),
-        ("fa3w8-005", "representative"),
+        ("flashgpu-fa3-b16-s2048-h16-d128-causal", "auto"),
+        ("fa3w8-005", "auto"),
     ],
 )
 def test_short_attention_runs_on_the_whole_chip(case_id: str, simulation: str) -> None:

@@ -25,7 +25,7 @@ EXAMPLE = "heddle run gemm --gpu h100 --set m=4096 --set n=4096 --set k=4096"
 
 ClockMhz = Annotated[float | None, typer.Option("--clock-mhz", metavar="X", help="SM clock; else the clock model.")]
 L2State = Annotated[str, typer.Option("--l2", metavar="STATE", help="L2 before the kernel: warm, cold or flushed.")]
-Simulation = Annotated[str, typer.Option("--simulation", metavar="S", help="representative (one cluster) or chip.")]
+Simulation = Annotated[str, typer.Option("--simulation", metavar="S", help="auto, representative (one cluster), chip.")]
 
 
 def command(
@@ -35,7 +35,7 @@ def command(
     parameters: Assignments = None,
     clock_mhz: ClockMhz = None,
     l2: L2State = "warm",
-    simulation: Simulation = "representative",
+    simulation: Simulation = "auto",
     trace: Annotated[
         str | None, typer.Option("--trace", metavar="FILE.pftrace", help="Write a timeline for ui.perfetto.dev.")
     ] = None,

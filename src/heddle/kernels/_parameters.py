@@ -13,7 +13,7 @@ FORMS: dict[type, str] = {int: "whole number", str: "text", tuple: "whole number
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A kernel parameter; a text parameter has `choices`, a number is at least `least`.
+    """A kernel parameter; a text parameter has `choices`, a number has them or is at least `least`.
 
     `small`: the value that `heddle check` takes where none is given; without it a large default is cut down.
     """
@@ -22,23 +22,25 @@ class Parameter:
     type: type[int] | type[str]
     default: int | str
     meaning: str
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] | tuple[int, ...] = ()
     least: int = 1
     small: int | None = None
 
     @property
     def allowed(self) -> str:
         """Which values it may take."""
-        return ", ".join(self.choices) if self.choices else f"{self.least} or more"
+        return ", ".join(map(str, self.choices)) if self.choices else f"{self.least} or more"
 
     def parse(self, value: Any) -> int | str:
         """Return the value in the parameter's type; raises UserError if it is out of range."""
         if self.type is str:
             if value not in self.choices:
-                raise unknown_name(f"value of {self.name!r}:", str(value), self.choices)
+                raise unknown_name(f"value of {self.name!r}:", str(value), [str(choice) for choice in self.choices])
             return str(value)
         number = _integer(self.name, value)
-        if number < self.least:
+        if self.choices and number not in self.choices:
+            raise UserError(f"parameter {self.name!r} ({self.meaning}) must be one of {self.allowed}, got {number}")
+        if not self.choices and number < self.least:
             raise UserError(f"parameter {self.name!r} ({self.meaning}) must be at least {self.least}, got {number}")
         return number
 

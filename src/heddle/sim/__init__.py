@@ -12,11 +12,22 @@ from heddle.sim.result import EVENT, EventKind, SimResult, Stall
 
 if TYPE_CHECKING:
     from heddle.sim.engine import simulate
+    from heddle.sim.launch_mode import check_group, default_mode, group_cost
     from heddle.sim.session import Sim, Snapshot
 
-__all__ = ["EVENT", "EventKind", "Sim", "SimResult", "Snapshot", "Stall", "simulate"]
+__all__ = [
+    "EVENT", "EventKind", "Sim", "SimResult", "Snapshot", "Stall", "check_group", "default_mode",
+    "group_cost", "simulate",
+]  # fmt: skip
 
-_HOME = {"simulate": "heddle.sim.engine", "Sim": "heddle.sim.session", "Snapshot": "heddle.sim.session"}
+_HOME = {
+    "simulate": "heddle.sim.engine",
+    "check_group": "heddle.sim.launch_mode",
+    "default_mode": "heddle.sim.launch_mode",
+    "group_cost": "heddle.sim.launch_mode",
+    "Sim": "heddle.sim.session",
+    "Snapshot": "heddle.sim.session",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -131,7 +131,10 @@ def plan_launch(program: WarpProgram, machine: Machine) -> LaunchPlan:
     clusters = min(wanted, groups * slots)
     weights = item_weights(program, machine)
     static = work.schedule == "static"
-    items = tuple(shares(np.ones_like(weights) if static else weights, clusters))
+    if static:
+        items = tuple(np.arange(cluster, rows, clusters) for cluster in range(clusters))
+    else:
+        items = tuple(shares(weights, clusters, groups))
     return LaunchPlan(
         occupancy=fit,
         schedule=work.schedule,

@@ -61,28 +61,42 @@ def _cost(instruction: Instruction, machine: Machine) -> int:
     return max(1, round(2 * m * n * k / rate))
 
 
+def role_weights(program: WarpProgram, role: Role, costs: list[int]) -> Items:
+    """Return for each work item the sum of `costs` (by pc) over the instructions that a warp of the role executes."""
+    begin, end = role_code(program, role)
+    before = [0, *accumulate(costs)]
+    spans: list[tuple[int, int, Items]] = []
+    for pc in range(begin, end):
+        scale = _scale(program, program.instructions[pc])
+        target = program.instructions[pc].target
+        if scale is not None and target is not None:
+            spans.append((min(pc + 1, target), max(pc + 1, target), scale))
+    cuts = sorted({begin, end, *(p for low, high, _ in spans for p in (low, high) if begin < p < end)})
+    weight = np.zeros(len(program.work.items), dtype=np.int64)
+    for low, high in pairwise(cuts):
+        times = np.full_like(weight, before[high] - before[low])
+        for first, last, scale in spans:
+            if first <= low and high <= last:
+                times = times * scale
+        weight += times
+    return weight
+
+
 def item_weights(program: WarpProgram, machine: Machine) -> Items:
     """Return for each work item the cycles of the instructions that its busiest role executes (`_cost`)."""
     heaviest = np.zeros(len(program.work.items), dtype=np.int64)
-    costs = [0, *accumulate(_cost(instruction, machine) for instruction in program.instructions)]
+    costs = [_cost(instruction, machine) for instruction in program.instructions]
     for role in program.roles:
-        begin, end = role_code(program, role)
-        spans: list[tuple[int, int, Items]] = []
-        for pc in range(begin, end):
-            scale = _scale(program, program.instructions[pc])
-            target = program.instructions[pc].target
-            if scale is not None and target is not None:
-                spans.append((min(pc + 1, target), max(pc + 1, target), scale))
-        cuts = sorted({begin, end, *(p for low, high, _ in spans for p in (low, high) if begin < p < end)})
-        weight = np.zeros_like(heaviest)
-        for low, high in pairwise(cuts):
-            times = np.full_like(heaviest, costs[high] - costs[low])
-            for first, last, scale in spans:
-                if first <= low and high <= last:
-                    times = times * scale
-            weight += times
-        heaviest = np.maximum(heaviest, weight)
+        heaviest = np.maximum(heaviest, role_weights(program, role, costs))
     return heaviest
+
+
+def warp_instructions(program: WarpProgram, items: Items | None = None) -> int:
+    """Return about how many instructions all warps execute for these items (all without), within a factor of two."""
+    rows = slice(None) if items is None else items
+    ones = [1] * len(program.instructions)
+    warps = [int(role_weights(program, role, ones)[rows].sum()) * role.warps for role in program.roles]
+    return sum(warps) * program.cluster_size
 
 
 def items_inside(program: WarpProgram) -> NDArray[np.bool_]:
@@ -95,19 +109,38 @@ def items_inside(program: WarpProgram) -> NDArray[np.bool_]:
     return inside
 
 
-def hand_out(weights: Items, takers: int) -> list[list[int]]:
-    """Give items in order to whichever of `takers` is free first (ties: the lowest number); return the list of each."""
+def _order(takers: int, groups: int) -> Items:
+    """Return the takers in the order in which places come free together: group by group, all slots of one at once.
+
+    CTAs that share an SM started together and wait for the same units, so that they end within cycles of each other,
+    while SMs differ by what they waited for at L2 and DRAM. So a partly filled last round fills whole SMs.
+    """
+    numbers = np.arange(takers, dtype=np.int64)
+    order: Items = np.lexsort((numbers // groups, numbers % groups))
+    return order
+
+
+def hand_out(weights: Items, takers: int, groups: int | None = None) -> list[list[int]]:
+    """Give items in order to whichever of `takers` is free first; return the list of each.
+
+    Ties: at the start the lowest number (slot by slot), later the slots of one of the `groups` after the other.
+    """
     lists: list[list[int]] = [[] for _ in range(takers)]
-    free = [(0, taker) for taker in range(takers)]
+    rank = np.argsort(_order(takers, groups or takers)).tolist()
+    free = [(0, taker, taker) for taker in range(takers)]
     for item, weight in enumerate(weights.tolist()):
-        busy_until, taker = heapq.heappop(free)
+        busy_until, _, taker = heapq.heappop(free)
         lists[taker].append(item)
-        heapq.heappush(free, (busy_until + weight, taker))
+        heapq.heappush(free, (busy_until + weight, rank[taker], taker))
     return lists
 
 
-def shares(weights: Items, takers: int) -> list[Items]:
+def shares(weights: Items, takers: int, groups: int) -> list[Items]:
     """Return the items of each taker as `hand_out` gives them; equal items go round, which needs no queue."""
-    if (weights == weights[:1]).all():
-        return [np.arange(taker, len(weights), takers) for taker in range(takers)]
-    return [np.array(rows, dtype=np.int64) for rows in hand_out(weights, takers)]
+    if not (weights == weights[:1]).all():
+        return [np.array(rows, dtype=np.int64) for rows in hand_out(weights, takers, groups)]
+    later = np.argsort(_order(takers, groups)) + takers
+    return [
+        np.concatenate([np.array([taker], dtype=np.int64), np.arange(first, len(weights), takers)])
+        for taker, first in enumerate(later.tolist())
+    ]

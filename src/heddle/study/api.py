@@ -25,7 +25,7 @@ def run(
     mode: str = "simt",
     clock_mhz: float | None = None,
     l2_state: str = "warm",
-    simulation: str = "representative",
+    simulation: str = "auto",
     profile: bool = False,
     oracle: Collection[str] = (),
     off: Collection[str] = (),

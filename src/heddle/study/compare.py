@@ -57,7 +57,9 @@ def compare(
     for name in values:
         if name not in names:
             raise unknown_name(f"parameter of {kernel}", name, names)
-    base = request(kernel, machine, clock_mhz=clock_mhz, l2_state=l2_state, texts=values)
+    base = request(
+        kernel, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation="representative", texts=values
+    )  # one mode for all: they would be off by different amounts
     baseline = runs.run(base, progress=progress)
     at = dataclasses.replace(base, clock_mhz=baseline["clock_mhz"], clock_source="that of the baseline")
     parts = [*_controls(at), _fiber("fiber", at, machine, values)]
@@ -100,7 +102,8 @@ def _fiber(name: str, at: Request, machine: Machine, values: Mapping[str, Any]) 
     """The FIBER-native kernel on a machine with some of the features."""
     try:
         asked = request(
-            at.kernel, machine, mode="fiber", clock_mhz=at.clock_mhz, l2_state=at.l2_state, texts=values
+            at.kernel, machine, mode="fiber", clock_mhz=at.clock_mhz, l2_state=at.l2_state,
+            simulation=at.simulation, texts=values,
         )  # fmt: skip
     except UserError as error:
         return Part(name, None, error.message.partition("\n")[0])

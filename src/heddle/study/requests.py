@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from heddle.errors import UserError, unknown_name
 from heddle.kernels import MODES, Kernel
@@ -23,10 +23,11 @@ from heddle.study.implementations import implementation
 from heddle.study.tiles import config_fields
 
 if TYPE_CHECKING:
-    from heddle.sim.memory_system import L2State, Mode
+    from heddle.sim.memory_system import L2State
 
 L2_STATES = ("warm", "cold", "flushed")
-SIMULATIONS = ("representative", "chip")
+SIMULATIONS = ("auto", "representative", "chip")
+Simulation = Literal["auto", "representative", "chip"]
 LEAST_CLOCK_MHZ = 10.0
 """Below it DRAM would move more in an SM cycle than any queue is made for."""
 
@@ -36,7 +37,7 @@ class Request:
     """A checked question.
 
     `pins`: fields of the tile configuration; `config`: all of it, nothing is chosen; `library`: whose tiles are tried,
-    if not all; `rested`: the chip was idle.
+    if not all; `rested`: the chip was idle; `simulation` "auto": as `heddle.sim.default_mode` says.
     """
 
     kernel: str
@@ -51,7 +52,7 @@ class Request:
     l2_state: L2State = "warm"
     rested: bool = False
     includes_launch: bool = False
-    simulation: Mode = "representative"
+    simulation: Simulation = "auto"
     profile: bool = False
     oracle: tuple[str, ...] = ()
     off: tuple[str, ...] = ()
@@ -64,7 +65,7 @@ def request(
     mode: str = "simt",
     clock_mhz: float | None = None,
     l2_state: str = "warm",
-    simulation: str = "representative",
+    simulation: str = "auto",
     profile: bool = False,
     oracle: Collection[str] = (),
     off: Collection[str] = (),
@@ -108,7 +109,7 @@ def request(
         clock_source="given" if clock_mhz else "",
         l2_state=cast("L2State", l2_state),
         rested=l2_state != "warm",
-        simulation=cast("Mode", simulation),
+        simulation=cast("Simulation", simulation),
         profile=profile,
         oracle=ordered_names(oracle),
         off=ordered_names(off),
@@ -145,7 +146,9 @@ def _parted(
     params = found.check({name: value for name, value in values.items() if name in names})
     rest = {name: value for name, value in values.items() if name not in names}
     if rest:
-        tile = config_fields(found.candidates(machine, params, mode))
+        fields = config_fields(found.candidates(machine, params, mode))
+        listed = found.native_on(machine).tile if mode == "fiber" else found.tile
+        tile = [parameter.name for parameter in listed if parameter.name in fields]
         for name in rest:
             if name not in tile:
                 raise unknown_name(f"parameter of {kernel}", name, [*names, *tile])
@@ -170,6 +173,6 @@ def request_of(case: Case) -> Request:
         library=known.library,
         rested=l2_state != "warm" if known.rested is None else known.rested,
         includes_launch=case.includes_launch,
-        simulation="chip" if asked.params.get("seqlen_kv", math.inf) <= known.chip_keys else "representative",
+        simulation="chip" if asked.params.get("seqlen_kv", math.inf) <= known.chip_keys else "auto",
         clock_source="stated by the case" if case.clock_mhz else "",
     )

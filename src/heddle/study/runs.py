@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from heddle.errors import UserError
 from heddle.kernels.registry import find_kernel
@@ -33,6 +33,8 @@ __all__ = [
     "stored", "stored_refusal", "tile_choice", "write_timeline",
 ]  # fmt: skip
 
+SETTLED_IN_FULL = 40_000_000
+"""Warp instructions of one group up to which the clock settles on full simulations: about three seconds each."""
 NOT_SIMULATED = frozenset(
     {"description", "tensor_peak_clock_mhz", "tdp_watts", "kernel_launch_us", "kernel_drain_us"}
     | {"clock_burst_mhz", "clock_sustained_mhz", "clock_time_constant_ms"}
@@ -71,8 +73,9 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
     choice = tile_choice(asked, report)
     asked = dataclasses.replace(asked, config=choice.config)
     turns = max(_turns(asked, [choice.config]), default=0)
-    if asked.simulation == "representative":
+    if asked.simulation != "chip":
         check_turns(asked.kernel, turns)
+    asked = dataclasses.replace(asked, simulation=_simulation(asked))
     clock = asked.clock_mhz or _settled(asked, turns > _full_turns(asked))
     row = _simulated(asked, choice.config, clock, profile=asked.profile)
     row["provenance"]["clock_source"] = asked.clock_source or "clock model"
@@ -105,6 +108,24 @@ def _idealised(asked: Request, row: Mapping[str, Any], baseline: Mapping[str, An
     }
 
 
+def _simulation(asked: Request) -> Literal["chip", "representative"]:
+    """Return the mode of the answer: what is asked for, else what the program is suited for.
+
+    Idealised machines are compared as kernels are: by one group of SMs throughout.
+    """
+    if asked.simulation != "auto":
+        return asked.simulation
+    if asked.oracle or asked.off:
+        return "representative"
+    from heddle import sim
+
+    program = compiled(asked)
+    if sim.default_mode(program, asked.machine) == "chip":
+        return "chip"
+    sim.check_group(program, asked.machine)
+    return "representative"
+
+
 def _settled(asked: Request, costly: bool) -> float:
     """Return the clock of the clock model; where a simulation is costly, the search begins where slices settle."""
     quick = dataclasses.replace(_as_it_is(asked), simulation="representative")  # chip mode is for the answer
@@ -118,7 +139,16 @@ def _settled(asked: Request, costly: bool) -> float:
         return AtClock(row["cycles"], row["tensor_utilization"])
 
     first = settle(asked.machine, by_slice, rested=asked.rested) if costly else None
+    if first is not None and _one_takes_long(asked):
+        return first
     return settle(asked.machine, at, rested=asked.rested, first_mhz=first)
+
+
+def _one_takes_long(asked: Request) -> bool:
+    """Tell whether the clock must settle on slices alone, as one simulation takes seconds."""
+    from heddle import sim
+
+    return sim.group_cost(compiled(asked), asked.machine) > SETTLED_IN_FULL
 
 
 def _full_turns(asked: Request) -> int:
@@ -197,7 +227,7 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
         asked.machine,
         clock_mhz=row["clock_mhz"],
         l2_state=asked.l2_state,
-        simulation=asked.simulation,
+        simulation=row["simulation"]["mode"],
         log="sm0",
     )
     return trace.write_trace(result, program, asked.machine, path)
@@ -224,7 +254,7 @@ def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = Fal
 
         return pipeline.run_once(
             asked.kernel, asked.machine, asked.params, config,
-            mode=asked.mode, clock_mhz=clock, l2_state=asked.l2_state, simulation=asked.simulation, profile=profile,
+            mode=asked.mode, clock_mhz=clock, l2_state=asked.l2_state, simulation=_simulation(asked), profile=profile,
             ideal=ideal(asked.oracle, asked.off),
         )  # fmt: skip
 

@@ -39,7 +39,7 @@ def tune(
 
     Raises UserError where there is no FIBER-native kernel or it cannot run the problem.
     """
-    asked = request(kernel, gpu, mode="fiber", texts=texts)
+    asked = request(kernel, gpu, mode="fiber", simulation="representative", texts=texts)
     asked = dataclasses.replace(
         asked, clock_mhz=runs.choice_clock(asked), clock_source="that at which tiles are compared"
     )

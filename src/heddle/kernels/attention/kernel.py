@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._native import NativeKernels
-from heddle.kernels.attention.check import check_config, check_problem, check_sizes
+from heddle.kernels.attention.check import HEAD_DIMS, check_config, check_problem, check_sizes
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.native import NATIVE
 from heddle.kernels.attention.reference import reference
@@ -32,8 +32,8 @@ PARAMETERS = (
     Parameter("heads_kv", int, 0, "key and value heads, a divisor of heads_q; 0: as many", least=0),
     Parameter("seqlen_q", int, 4096, "queries of a sequence"),
     Parameter("seqlen_kv", int, 0, "keys of a sequence; 0: as many as queries", least=0),
-    Parameter("head_dim", int, 128, "elements of a head: 64, 128 or 256"),
-    Parameter("causal", int, 0, "1: a query sees no later key, the masks aligned to the end", least=0),
+    Parameter("head_dim", int, 128, "elements of a head; pad others to the next", choices=HEAD_DIMS),
+    Parameter("causal", int, 0, "1: a query sees no later key, the masks aligned to the end", choices=(0, 1)),
     Parameter("dtype", str, "fp16", "type of Q, K and V", choices=("fp16", "bf16", "fp8_e4m3")),
     Parameter("direction", str, "fwd", "forward", choices=("fwd",)),
 )

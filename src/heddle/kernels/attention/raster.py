@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from heddle.kernels._limits import check_item_count
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem, ceil_div
 
 SECTION_BYTES = 32 << 20
@@ -39,6 +40,13 @@ class Planes:
         return min(max(row // self.pack + self.problem.diagonal + 1, 0), self.problem.seqlen_kv)
 
 
+def check_tiles(problem: AttentionProblem, config: AttentionConfig, height: int) -> None:
+    """Raise UserError if tiles of `height` rows of Q are more than are simulated."""
+    layout = planes(problem, config)
+    heads = f"{problem.batch} x {problem.heads_q} heads of {problem.seqlen_q} queries"
+    check_item_count(f"{config.label()} cuts {heads}", layout.count * ceil_div(layout.rows, height))
+
+
 def planes(problem: AttentionProblem, config: AttentionConfig) -> Planes:
     """Return how Q lies in planes."""
     return Planes(problem, problem.group if config.packed else 1)
@@ -47,6 +55,7 @@ def planes(problem: AttentionProblem, config: AttentionConfig) -> Planes:
 def tiles(problem: AttentionProblem, config: AttentionConfig) -> Iterator[tuple[int, int]]:
     """Yield (plane of Q, first row) of every cluster's tile, in the order in which they are handed out."""
     layout, height = planes(problem, config), config.tile_m * config.cluster
+    check_tiles(problem, config, height)
     blocks = ceil_div(layout.rows, height)
     if config.order != "dynamic" or config.release == 1:  # the first release: shortest tiles first, head by head
         for plane in range(layout.count):

@@ -103,15 +103,29 @@ class AttentionConfig:
 
 
 TILE: tuple[TileParameter, ...] = (
-    TileParameter("tile_m", int, "rows of Q that a CTA takes", "a multiple of 16 rows for each warp"),
-    TileParameter("tile_n", int, "keys of one step", "multiples of 8; of 16 where P stays in registers"),
-    TileParameter("stages", int, "blocks of K and of V in shared memory", "1 or more, as shared memory holds"),
+    TileParameter(
+        "tile_m", int, "rows of Q that a CTA takes",
+        "fa2: multiples of 16 for each of its groups; fa3: 64 for each of its groups; fa4: 256, at head size 256 128",
+    ),
+    TileParameter(
+        "tile_n", int, "keys of one step",
+        "fa2: multiples of 16; fa3: of 16, in fp8 of 32, 64 to 256; fa4: 128, at head size 256 64",
+    ),
+    TileParameter(
+        "stages", int, "blocks of K and of V in shared memory",
+        "fa2: 1; fa3: 1 or more, fa4: 2 or more, as shared memory holds",
+    ),
+    TileParameter(
+        "groups", int, "warps (fa2) or warp groups that share the rows",
+        "fa2: 1 or more, as registers hold; fa3: 2, 3; fa4: 2, at head size 256 1",
+    ),
+    TileParameter("cluster", int, "CTAs that share K and V", "fa3: 1, 2; else 1"),
     TileParameter("exp_period", int, "fa4: columns after which the pattern of polynomials repeats", "even, 2 to 32"),
     TileParameter("exp_share", int, "fa4: of these the ones exponentiated by a polynomial", "even, 0 to exp_period"),
     TileParameter("rescaled", int, "fa4: unmasked blocks in which O is rescaled", "0 or more"),
     TileParameter("early_release", int, "fa3: the matrix unit itself gives blocks back (hypothetical)", "0, 1"),
     TileParameter("release", int, "fa3: 1 is the schedule of the first release, 0 the present one", "0, 1"),
-)
+)  # fmt: skip
 """What the fields of `AttentionConfig` may be, for people."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heddle.errors import UserError
-from heddle.kernels.attention.raster import Planes, planes
+from heddle.kernels.attention.raster import Planes, check_tiles, planes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem, ceil_div
 from heddle.machine.spec import Machine
 
@@ -82,6 +82,7 @@ def tiles(problem: AttentionProblem, config: AttentionConfig) -> Iterator[tuple[
     the longest tiles of all its heads first.
     """
     layout = planes(problem, config)
+    check_tiles(problem, config, config.tile_m)
     blocks = ceil_div(layout.rows, config.tile_m)
     section = layout.count if config.order == "static" else _section(problem, config)
     for first in range(0, layout.count, section):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from heddle.errors import UnsupportedError, UserError
 from heddle.ir.dtypes import dtype_bytes
-from heddle.kernels.gemm.epilogue import TMA_ALIGNMENT_BYTES, staging_bytes
+from heddle.kernels._limits import check_item_count
+from heddle.kernels.gemm.epilogue import FRAGMENT_PAIR_COLUMNS, TMA_ALIGNMENT_BYTES, staging_bytes, store_columns
 from heddle.kernels.gemm.raster import item_count
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
 from heddle.kernels.gemm.sm80 import LANE_BYTES, LANES, lane_bytes, thread_registers
@@ -19,6 +20,10 @@ DTYPES = {
 SCHEDULES = {"sm_80": ("multistage",), "sm_90": ("cooperative", "pingpong"), "sm_100": ("tcgen05",)}
 SM80_TILE_K = (32, 64, 128, 256)
 """A row of a stage is copied by a whole number of lanes that divides a warp, and holds two steps of mma.m16n8k16."""
+INSTRUCTION_K_BYTES = 32
+"""Bytes of a row of A and B that one wgmma or tcgen05.mma sums over (PTX ISA)."""
+SWIZZLE_BYTES = 128
+"""Longest row of a tile that a bulk copy with the 128-byte swizzle writes (PTX ISA, tensor copies)."""
 OTHER_REGISTERS = 64
 """Addresses, counters and epilogue temporaries of a thread beside its accumulators."""
 BARRIER_BYTES = 1024
@@ -26,8 +31,6 @@ BARRIER_BYTES = 1024
 ACCUMULATOR_LANES = 128
 """Lanes of tensor memory, the rows of one accumulator; a column is 32 bits (PTX ISA, tensor memory)."""
 ACCUMULATOR_STAGES = 2
-MOST_ITEMS = 500_000
-"""Work items of one kernel: each takes some 500 bytes and 10 microseconds while it is compiled and simulated."""
 
 
 def check_problem(problem: GemmProblem, machine: Machine) -> None:
@@ -89,6 +92,7 @@ def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
     schedules = SCHEDULES[machine.architecture]
     if config.schedule not in schedules:
         raise UserError(f"gemm on {machine.name} runs the schedules {', '.join(schedules)}; got {config.schedule!r}")
+    {"sm_80": _check_sm80, "sm_90": _check_sm90, "sm_100": _check_sm100}[machine.architecture](problem, config, machine)
     k_blocks = ceil_div(problem.k, config.tile_k)
     if not 1 <= config.split_k <= k_blocks:
         raise UserError(f"split_k must lie in 1..{k_blocks} for k = {problem.k}, got {config.split_k}")
@@ -113,26 +117,19 @@ def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
         )
     if config.cluster_side == "n" and config.schedule == "tcgen05":
         raise UnsupportedError("the CTAs of a tcgen05 pair lie side by side along m; use cluster_side m")
-    {"sm_80": _check_sm80, "sm_90": _check_sm90, "sm_100": _check_sm100}[machine.architecture](problem, config, machine)
 
 
 def check_items(problem: GemmProblem, config: GemmConfig) -> None:
     """Raise UserError if the problem is cut into more work items than memory is meant to hold."""
-    items = item_count(problem, config)
-    if items > MOST_ITEMS:
-        raise UserError(
-            f"{config.label()} cuts {problem.m} x {problem.n} into {items:,} work items; at most {MOST_ITEMS:,} are "
-            "simulated, so that a run stays below 30 s on one core and 1 GB of memory",
-            hint="simulate a part, as half of the rows, and scale the time: beyond a few waves it grows with the work",
-        )
+    check_item_count(f"{config.label()} cuts {problem.m} x {problem.n}", item_count(problem, config))
 
 
 def _check_sm80(problem: GemmProblem, config: GemmConfig, machine: Machine) -> None:
     rows, cols = config.tile_m // config.warps[0], config.tile_n // config.warps[1]
-    if rows % 16 or cols % 16 or config.tile_k % 16 or rows * config.warps[0] != config.tile_m:
-        raise UserError(f"each warp takes a multiple of 16 x 16 of the tile; {config.label()} gives {rows} x {cols}")
     if config.tile_k not in SM80_TILE_K:
         raise UserError(f"a multistage tile_k is one of {', '.join(map(str, SM80_TILE_K))}; got {config.tile_k}")
+    if rows % 16 or cols % 16 or rows * config.warps[0] != config.tile_m or cols * config.warps[1] != config.tile_n:
+        raise UserError(f"each warp takes a multiple of 16 x 16 of the tile; {config.label()} gives {rows} x {cols}")
     round_bytes = config.warps[0] * config.warps[1] * LANES * LANE_BYTES[0]
     for side in (config.tile_m, config.tile_n):
         if side * config.tile_k * problem.element_bytes % round_bytes:
@@ -156,6 +153,12 @@ def _check_sm90(problem: GemmProblem, config: GemmConfig, machine: Machine) -> N
             f"a {config.schedule} tile has a multiple of {64 * groups} rows and 8 to 256 columns in steps of 8, "
             f"got {config.tile_m} x {config.tile_n}"
         )
+    if config.tile_n % store_columns(problem, config):
+        raise UserError(
+            f"a tile wider than one store of C has a multiple of {FRAGMENT_PAIR_COLUMNS} columns; "
+            f"{config.label()} has {config.tile_n}, and a store takes up to {store_columns(problem, config)}"
+        )
+    _check_bulk_rows(problem, config)
     _check_accumulators(config.tile_m // groups * config.tile_n // 128, config, machine)
 
 
@@ -166,9 +169,19 @@ def _check_sm100(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
             f"a tcgen05 tile has {ACCUMULATOR_LANES} rows a CTA and up to 256 columns in steps of 16, "
             f"got {config.tile_m} x {config.tile_n}"
         )
+    _check_bulk_rows(problem, config)
     if columns > machine.tensor_memory_columns:
         raise UserError(
             f"two accumulators of {config.tile_n} columns do not fit tensor memory of {machine.tensor_memory_columns}"
+        )
+
+
+def _check_bulk_rows(problem: GemmProblem, config: GemmConfig) -> None:
+    step, most = INSTRUCTION_K_BYTES // problem.element_bytes, SWIZZLE_BYTES // problem.element_bytes
+    if config.tile_k % step or config.tile_k > most:
+        raise UserError(
+            f"tile_k is a multiple of {step}, which one matrix instruction sums over, up to {most}, a row of "
+            f"{SWIZZLE_BYTES} bytes in the swizzled layout; got {config.tile_k}"
         )
 
 

@@ -78,18 +78,26 @@ TILE = (
     ),
     TileParameter(
         "tile_m", int, "rows of C that a CTA makes",
-        "multistage: a multiple of 16 a warp; cooperative: multiples of 128; pingpong: of 64; tcgen05: 128",
+        "multistage: multiples of 16 for each row of warps; cooperative: of 128; pingpong: of 64; tcgen05: 128",
     ),
     TileParameter(
         "tile_n", int, "columns of C that a CTA makes",
-        "multistage: a multiple of 16 a warp; sm_90: multiples of 8, up to 256; sm_100: of 16, up to 256",
+        "multistage: multiples of 16 for each column of warps; sm_90: of 8, beyond one store (64 in fp16) of 16, "
+        "up to 256; sm_100: of 16, up to 256",
     ),
-    TileParameter("tile_k", int, "products summed in one stage", "multistage: 32, 64, 128, 256; else multiples of 16"),
+    TileParameter(
+        "tile_k", int, "products summed in one stage",
+        "multistage: 32, 64, 128, 256, so that all lanes copy 16 bytes at a time; else multiples of 16 up to 64, "
+        "in fp8 of 32 up to 128",
+    ),
     TileParameter("stages", int, "slices of A and B in flight", "2 or more, as shared memory holds"),
     TileParameter("cluster", int, "CTAs that share loads", "1; on sm_90 and sm_100 also 2"),
     TileParameter("cluster_side", str, "the side of C along which they lie", "m, n; tcgen05: m"),
     TileParameter("split_k", int, "CTAs or clusters that share the products of a tile", "1 to k / tile_k"),
-    TileParameter("warps", tuple, "warps along the rows and columns of the tile", "multistage: as in 4x2; else 1x1"),
+    TileParameter(
+        "warps", tuple, "warps along the rows and columns of the tile",
+        "multistage: as in 4x2, which share it evenly; else 1x1",
+    ),
     TileParameter("early_release", int, "sm_90: the matrix unit itself gives stages back (hypothetical)", "0, 1"),
 )  # fmt: skip
 """What the fields of `GemmConfig` may be, for people."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heddle.errors import UserError
+from heddle.kernels._limits import check_item_count
 from heddle.lang import Builder, Item, kernel
 
 TILE_M = 128
@@ -45,6 +46,9 @@ class FiberGemm:
 
     def items(self) -> dict[str, list[int]]:
         """Return the table of work items: two tiles each, the second of them none at the end of an odd number."""
+        check_item_count(
+            f"the FIBER-native kernel cuts {self.m} x {self.n}", -(-self.m // TILE_M) * -(-self.n // self.tile_n)
+        )
         tiles = [(row, col) for row in range(0, self.m, TILE_M) for col in range(0, self.n, self.tile_n)]
         first, second = tiles[::2], tiles[1::2]
         more = [1] * len(second) + [0] * (len(first) - len(second))

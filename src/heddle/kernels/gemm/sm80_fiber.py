@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heddle.errors import UserError
+from heddle.kernels._limits import check_item_count
 from heddle.kernels.gemm.shape import GemmProblem, ceil_div
 from heddle.kernels.gemm.sm80 import lane_bytes
 from heddle.lang import Builder, Index, Item, kernel
@@ -64,6 +65,9 @@ class FiberGemm80:
         """Return the table of work items, one a tile, row by row. Raises UserError for what the kernel cannot do."""
         if self.stages < 2:
             raise UserError(f"stages is {self.stages}; at least 2: one is copied while another is loaded")
+        check_item_count(
+            f"the FIBER-native kernel cuts {self.m} x {self.n}", -(-self.m // self.tile_m) * -(-self.n // self.tile_n)
+        )
         tiles = [(row, col) for row in range(0, self.m, self.tile_m) for col in range(0, self.n, self.tile_n)]
         blocks = max(ceil_div(self.k, tile_k), self.stages)  # blocks beyond k are zeros
         return {

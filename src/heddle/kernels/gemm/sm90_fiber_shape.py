@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
+from heddle.kernels._limits import check_item_count
 from heddle.kernels.gemm.epilogue import TMA_ALIGNMENT_BYTES
 from heddle.kernels.gemm.raster import grouped_order
 from heddle.kernels.gemm.shape import ceil_div
@@ -84,7 +85,9 @@ class FiberGemm:
         if self.groups not in (1, 2):
             raise UserError(f"{self.groups} groups multiply; allowed: 1, 2 (one a window)")
         height, width = self.tile_m * self.cluster, self.tile_n
-        order = grouped_order(ceil_div(self.m, height), ceil_div(self.n, width), (height, width), self.clusters)
+        rows, cols = ceil_div(self.m, height), ceil_div(self.n, width)
+        check_item_count(f"the FIBER-native kernel cuts {self.m} x {self.n}", rows * cols)
+        order = grouped_order(rows, cols, (height, width), self.clusters)
         blocks = ceil_div(self.k, TILE_K)
         return {
             "row": (order[:, 0] * height).tolist(),
