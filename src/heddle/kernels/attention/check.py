@@ -38,9 +38,7 @@ def check_config(config: AttentionConfig, needed_bytes: int, machine: Machine) -
     for name in ("tile_m", "tile_n", "stages", "groups", "cluster"):
         if getattr(config, name) < 1:
             raise UserError(f"{name} must be at least 1, got {getattr(config, name)}")
-    most = 2 if config.schedule == "fa3" else 1
-    if config.cluster > most:
-        raise UserError(f"clusters of {config.cluster} CTAs; {config.schedule} takes {'1 or 2' if most == 2 else '1'}")
+    _check_cluster(config)
     defaults = {field.name: field.default for field in fields(config)}
     for name in FA4_FIELDS:
         if config.schedule != "fa4" and getattr(config, name) != defaults[name]:
@@ -59,3 +57,9 @@ def check_config(config: AttentionConfig, needed_bytes: int, machine: Machine) -
             f"{machine.shared_memory_bytes_per_cta}",
             hint="use fewer stages or a smaller tile",
         )
+
+
+def _check_cluster(config: AttentionConfig) -> None:
+    most = 2 if config.schedule == "fa3" else 1
+    if config.cluster > most:
+        raise UserError(f"clusters of {config.cluster} CTAs; {config.schedule} takes {'1 or 2' if most == 2 else '1'}")
