@@ -96,7 +96,7 @@ def test_fast_forward_changes_no_count(seed: int) -> None:
 def test_fast_forward_skips_most_of_some_long_loops() -> None:
     """The test above means something only if periods are found."""
     shares = []
-    for seed in range(20):
+    for seed in range(40):
         program, machine, options = random_case(seed)
         result = run("compiled", with_long_loops(program), machine, {**options, "mode": "sm"}, forward=True)
         shares.append(result.fast_forwarded_cycles / result.cycles)

@@ -19,8 +19,8 @@ from heddle.pipeline import compile_kernel
 from heddle.sim.reference import simulate_reference
 from heddle.sim.result import SimResult, Stall
 
-SAMPLE = range(25)
-ALL = range(25, 500)
+SAMPLE = range(35)
+ALL = range(35, 500)
 
 
 @functools.cache

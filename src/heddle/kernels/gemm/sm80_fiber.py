@@ -19,7 +19,7 @@ from heddle.kernels.gemm.shape import GemmProblem, ceil_div
 from heddle.kernels.gemm.sm80 import lane_bytes
 from heddle.lang import Builder, Index, Item, kernel
 
-ReadBy = Literal["own", "all"]
+ReadOf = Literal["own", "all"]
 
 LANES = 32
 GROUP = 4
@@ -80,7 +80,7 @@ class FiberGemm80:
 class _Operand:
     """A or B: its blocks in shared memory, its fragments in the pool, and the code of the wefts that load it."""
 
-    def __init__(self, k: Builder, p: FiberGemm80, name: str, parts: tuple[int, int], read_by: ReadBy) -> None:
+    def __init__(self, k: Builder, p: FiberGemm80, name: str, parts: tuple[int, int], read_by: ReadOf) -> None:
         rows, tile_rows = (p.m, p.tile_m) if name == "A" else (p.n, p.tile_n)
         self.k, self.ahead = k, p.stages - 1
         self.width = lane_bytes(GemmProblem(m=p.m, n=p.n, k=p.k, dtype=p.dtype))
