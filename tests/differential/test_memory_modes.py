@@ -84,7 +84,7 @@ MISSES = {
     ("h100", 1024, "flushed"): CHANCE,
     ("h100", 4096, "flushed"): CHANCE,
 }
-"""Compiled kernels on which the modes differ by more (docs/explanation/memory.md says by how much): the whole chip answers."""
+"""Compiled kernels on which the modes differ by more (docs/explanation/memory.md): the whole chip answers."""
 LARGE = [
     ("a100", "gemm", {"m": 4096, "n": 4096, "k": 4096}),
     ("a100", "gemm", {"m": 8192, "n": 8192, "k": 1024}),
