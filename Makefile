@@ -25,7 +25,7 @@ test: $(STAMP) ## the tests (what CI runs; no GPU, no network)
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 slow: $(STAMP) ## the long-running checks
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m slow --hypothesis-profile=default
 
 lint: $(STAMP) ## formatting, lint, types, import order, spelling
 	@$(BIN)/ruff format --check src tests examples

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
@@ -16,6 +17,10 @@ SHARED = ROOT.parent / "shared"
 if "HEDDLE_CACHE" not in os.environ:
     os.environ["HEDDLE_CACHE"] = tempfile.mkdtemp(prefix="heddle-tests-")
     atexit.register(shutil.rmtree, os.environ["HEDDLE_CACHE"], ignore_errors=True)
+# The same examples each time: whether a change is accepted must not depend on luck. `make slow` draws new ones
+# (profile `default`).
+settings.register_profile("steady", derandomize=True)
+
 os.environ["NO_COLOR"] = "1"
 os.environ["COLUMNS"] = "160"
 

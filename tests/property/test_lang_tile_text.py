@@ -22,7 +22,9 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,5}", fullmatch=True) | st.sampl
 INTEGERS = st.integers(-(2**40), 2**40)
 FLOATS = st.floats(allow_nan=False)
 PLACES = st.builds(SourceLocation, NAMES, st.integers(1, 9999), st.integers(0, 99))
-LEAVES = [kind for kind in OPERATIONS if kind not in (tile.For, tile.ForEachItem, tile.When)]
+# Any operation with a body: one that is added to the language is nested here too, not filled with the abstract Op.
+NESTING = [kind for kind in OPERATIONS if any(field.name == "body" for field in dataclasses.fields(kind))]
+LEAVES = [kind for kind in OPERATIONS if kind not in NESTING]
 SPECIAL: dict[Any, st.SearchStrategy[Any]] = {
     int: INTEGERS,
     str: NAMES,
@@ -61,8 +63,8 @@ def bodies(op: st.SearchStrategy[tile.Op]) -> st.SearchStrategy[tuple[tile.Op, .
 
 
 def nested(op: st.SearchStrategy[tile.Op]) -> st.SearchStrategy[tile.Op]:
-    """Loops and conditions around operations."""
-    return st.one_of(*[builds(kind, body=bodies(op)) for kind in (tile.For, tile.ForEachItem, tile.When)])
+    """Loops, conditions and parts for some fibers, around operations."""
+    return st.one_of(*[builds(kind, body=bodies(op)) for kind in NESTING])
 
 
 OPS = st.recursive(st.one_of(*map(builds, LEAVES)), nested, max_leaves=6)
