@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
+from heddle.kernels.attention.fiber_blocks import STRIP_BYTES, Blocks
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import ROWS
 from heddle.kernels.attention.sm100_fiber_config import GROUP, FiberConfig
-from heddle.lang import Builder, GlobalHandle, Index, Item, RegisterHandle, SharedBox
-
-STRIP_BYTES = 128
-"""A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
-
+from heddle.lang import Builder, Index, Item
 
 OUTPUT_COLUMNS = 128
 """Columns of O that shared memory has room for."""
-
-
-class Blocks:
-    """K or V: `stages` blocks in shared memory, filled by the loading weft, given back by those that multiply."""
-
-    def __init__(self, memory: Memory, name: str, source: GlobalHandle) -> None:
-        k, config = memory.k, memory.config
-        self.k, self.source, self.strip = k, source, memory.strip
-        self.tile = k.shared(name, (config.keys, memory.d), memory.dtype, stages=config.stages)
-        self.ring = k.ring(f"{name}_ring", config.stages)
-        self.full = k.barrier(f"{name}_full", arrivals=1, stages=config.stages)
-        self.empty = k.barrier(f"{name}_empty", arrivals=GROUP, stages=config.stages)
-
-    @property
-    def current(self) -> SharedBox:
-        """The block that the ring points to."""
-        return self.tile[self.ring]
-
-    def load(self, item: Item, row: Index) -> None:
-        """Wait for a free stage and start the copy of the block at `row`."""
-        self.empty.wait(self.ring, flip=True)
-        self.full.expect(self.ring, bytes=self.tile.stage_bytes)
-        for col in range(0, self.tile.tile.cols, self.strip):
-            box, source = self.current.part(col=col, cols=self.strip), self.source[item.kv_plane, row, col]
-            self.k.tma_load(box, source, self.full[self.ring])
-        self.ring.advance()
-
-    def wait(self) -> None:
-        """Wait for the block that the ring points to."""
-        self.full.wait(self.ring)
-
-    def release(self, read: RegisterHandle) -> None:
-        """Give back the block before the one that the ring points to; the last product with it has operand `read`."""
-        self.empty.arrive(self.ring.previous, read=read)
 
 
 class Tile:
@@ -104,8 +67,9 @@ class Memory:
         self.tiles = tuple(Tile(k, problem, config, index, rescaled) for index in range(config.groups))
         owners = [self.tiles[index % config.groups] for index in range(config.lanes)]
         self.lanes = tuple(Lane(k, problem, config, index, tile) for index, tile in enumerate(owners))
-        self.keys = Blocks(self, "k", k.tensor("K", keys, problem.dtype))
-        self.values = Blocks(self, "v", k.tensor("V", keys, problem.dtype))
+        sizes = {"keys": config.keys, "stages": config.stages, "readers": GROUP}
+        self.keys = Blocks(k, "k", k.tensor("K", keys, problem.dtype), **sizes)
+        self.values = Blocks(k, "v", k.tensor("V", keys, problem.dtype), **sizes)
         self.item = k.ring("item_ring", 1)
         self.output = k.shared("out", (ROWS, min(self.d, OUTPUT_COLUMNS)), problem.output_dtype)
         self.output_ring = k.ring("out_ring", 1)

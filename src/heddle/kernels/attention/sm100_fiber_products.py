@@ -41,7 +41,7 @@ class Products:
         for lane in self.memory.lanes:
             self.next_scores(lane, last)
             if lane.ends:
-                self.memory.keys.release(lane.tile.query)
+                self.memory.keys.release_before(lane.tile.query)
 
     def many(self, item: Item, inner: bool) -> None:
         """Two or more steps after the first."""
@@ -63,13 +63,13 @@ class Products:
             self.next_scores(lane, last)
             self.add(lane, accumulate=not overwrites, release=release)
             if lane.ends:
-                self.memory.keys.release(lane.tile.query)
+                self.memory.keys.release_before(lane.tile.query)
 
     def end(self, item: Item, has: dict[str, bool], accumulate: bool) -> None:
         """The last values of an item, each behind the first scores of the next item."""
         k, memory = self.k, self.memory
         if accumulate:  # here already: the next item's first keys come behind these values
-            memory.values.release(memory.lanes[-1].weights[-1])
+            memory.values.release_before(memory.lanes[-1].weights[-1])
         for lane in memory.lanes:
             for name in ("next_only", "next_more"):
                 if has[name]:
@@ -78,8 +78,8 @@ class Products:
             self.add(lane, accumulate, release=False)
             if lane.ends and has["next"]:
                 with k.when(item.next):
-                    memory.keys.release(lane.tile.query)
-        memory.values.release(memory.lanes[-1].weights[-1])
+                    memory.keys.release_before(lane.tile.query)
+        memory.values.release_before(memory.lanes[-1].weights[-1])
 
     def next_scores(self, lane: Lane, last: bool) -> None:
         """S = Q K^T, once all of the last S has been read; tokens tell the softmax that this is the next S."""
@@ -103,7 +103,7 @@ class Products:
         k, values, before = self.k, self.memory.values, self.memory.lanes[lane.index - 1]
         if lane.takes:
             if release or lane.index:
-                values.release(before.weights[-1])
+                values.release_before(before.weights[-1])
             values.wait()
         lane.tile.ready.take()
         earlier = accumulate or (before.tile is lane.tile and lane.index > 0)

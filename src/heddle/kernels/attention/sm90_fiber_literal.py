@@ -6,17 +6,16 @@ The paper words its first ablation step so ("shared-memory exchange"): roles and
 
 from __future__ import annotations
 
+from heddle.kernels.attention.fiber_softmax import BlockSoftmax
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_fiber_channel import SharedChannel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
-from heddle.kernels.attention.sm90_fiber_masks import mask_keys
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
-from heddle.kernels.attention.sm90_fiber_values import ValueProducts
-from heddle.kernels.attention.softmax import OnlineSoftmax
+from heddle.kernels.attention.sm90_fiber_values import OrderedByBarriers
 from heddle.lang import Builder, Index, Item, SharedBox
 
 
-class LiteralProducts(ValueProducts[SharedChannel]):
+class LiteralProducts(OrderedByBarriers[SharedChannel]):
     """Scores and values of all blocks, by warp-group instructions with all first operands in shared memory."""
 
     def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, memory: Memory) -> None:
@@ -52,42 +51,27 @@ class LiteralProducts(ValueProducts[SharedChannel]):
         self.k.elementwise("mul", self.output[block], self.output[block], self.factor[block])
 
 
-class LiteralSoftmax:
+class LiteralSoftmax(BlockSoftmax):
     """One block of 64 rows, in registers of the role's own between a load and a store."""
 
     def __init__(
         self, k: Builder, problem: AttentionProblem, config: FiberConfig, block: int, products: LiteralProducts
     ) -> None:
-        self.k, self.problem, self.config, self.block = k, problem, config, block
+        super().__init__(k, problem, config, block, BLOCK_M, GROUP)
         self.scores, self.weights = products.scores[block], products.weights[block]
         self.factor = products.factors[block]
         self.own = k.registers(f"own_scores{block}", (BLOCK_M, config.tile_n), "fp32", warps=(GROUP, 1))
-        self.online = OnlineSoftmax(k, f"softmax{block}", problem, BLOCK_M, (GROUP, 1))
 
-    def tile(self, item: Item, has_masked: bool, has_plain: bool) -> None:
-        """All blocks of keys of a tile, from the last one, and the factor 1 / sum."""
-        k, config = self.k, self.config
-        ragged = self.problem.causal or self.problem.seqlen_kv % config.tile_n > 0
-        self.online.begin()
-        self._step(item, item.last if ragged else None, first=True)
-        if has_masked:
-            with k.when(item.masked):
-                for block in k.range(item.masked, name="masked"):
-                    self._step(item, item.last - config.tile_n + block * -config.tile_n)
-        if has_plain:
-            with k.when(item.plain):
-                for _ in k.range(item.plain, name="plain"):
-                    self._step(item, None)
-        self.online.finish()
-        self.factor.put(self.online.correction)
-
-    def _step(self, item: Item, masked_col: Index | None, first: bool = False) -> None:
+    def _step(self, item: Item, masked_col: Index | None, first: bool) -> None:
         self.scores.get(self.own)
         if masked_col is not None:
-            mask_keys(self.k, self.problem, self.config, item, self.own, self.block, masked_col)
+            self._mask(item, self.own, masked_col)
         self.online.maximum(self.own)
         if not first:
-            self.factor.put(self.online.correction)
+            self._give_factor()
         self.online.exponentials(self.own)
         self.online.add(self.own)
         self.weights.put(self.own)
+
+    def _give_factor(self) -> None:
+        self.factor.put(self.online.correction)

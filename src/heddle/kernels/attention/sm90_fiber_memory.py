@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
+from heddle.kernels.attention.fiber_blocks import STRIP_BYTES, Blocks
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
-from heddle.lang import Builder, Cta, GlobalHandle, Index, Item, RegisterHandle, SharedBox
+from heddle.lang import Builder, Index, Item, RegisterHandle, SharedBox
 
 GROUP = 4
 """Wefts of a role that computes, one a subpartition."""
-STRIP_BYTES = 128
-"""A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
-
-
-class Blocks:
-    """K or V: `stages` blocks in shared memory, filled by the loading weft, given back by `readers` wefts."""
-
-    def __init__(self, memory: Memory, name: str, source: GlobalHandle, readers: int) -> None:
-        k, config = memory.k, memory.config
-        self.k, self.config, self.source, self.strip = k, config, source, memory.strip
-        self.everyone = memory.everyone
-        self.tile = k.shared(name, (config.tile_n, memory.d), memory.dtype, stages=config.stages)
-        self.ring = k.ring(f"{name}_ring", config.stages)
-        self.full = k.barrier(f"{name}_full", arrivals=1, stages=config.stages)
-        self.empty = k.barrier(f"{name}_empty", arrivals=readers, stages=config.stages)
-
-    @property
-    def current(self) -> SharedBox:
-        """The block that the ring points to."""
-        return self.tile[self.ring]
-
-    def load(self, item: Item, row: Index) -> None:
-        """Wait for a free stage and start the copy of the block at `row`; CTAs of a cluster load a part each."""
-        self.empty.wait(self.ring, flip=True)
-        self.full.expect(self.ring, bytes=self.tile.stage_bytes)
-        for col in range(0, self.tile.tile.cols, self.strip):
-            box, source = self.current.part(col=col, cols=self.strip), self.source[item.kv_plane, row, col]
-            self.k.tma_load(box, source, self.full[self.ring], multicast=self.config.cluster)
-        self.ring.advance()
-
-    def wait(self) -> None:
-        """Wait for the block that the ring points to."""
-        self.full.wait(self.ring)
-
-    def release(self) -> None:
-        """Give a block back once each weft has read it."""
-        self.empty.arrive(self.ring, cta=self.everyone)
-        self.ring.advance()
 
 
 class Memory:
@@ -55,15 +18,15 @@ class Memory:
     def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig) -> None:
         self.k, self.config, self.d, self.dtype = k, config, problem.head_dim, problem.dtype
         self.strip = STRIP_BYTES // problem.element_bytes
-        self.everyone: Cta = "all" if config.cluster > 1 else "own"
         layout, suffix = planes(problem, config), "_packed" if config.packed else ""
         queries = (layout.count, layout.rows, self.d)
         keys = (problem.batch * problem.heads_kv, problem.seqlen_kv, self.d)
         self.q_global = k.tensor(f"Q{suffix}", queries, problem.dtype)
         self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
         keepers = GROUP * config.cluster
-        self.keys = Blocks(self, "k", k.tensor("K", keys, problem.dtype), keepers)
-        self.values = Blocks(self, "v", k.tensor("V", keys, problem.dtype), keepers * config.groups)
+        sizes = {"keys": config.tile_n, "stages": config.stages, "cluster": config.cluster}
+        self.keys = Blocks(k, "k", k.tensor("K", keys, problem.dtype), readers=keepers, **sizes)
+        self.values = Blocks(k, "v", k.tensor("V", keys, problem.dtype), readers=keepers * config.groups, **sizes)
         self.query = k.shared("q", (config.tile_m, self.d), problem.dtype, stages=config.query_stages)
         self.query_ring = k.ring("q_ring", config.query_stages)
         self.query_full = k.barrier("q_full", arrivals=1, stages=config.query_stages)

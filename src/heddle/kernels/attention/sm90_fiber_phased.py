@@ -10,11 +10,11 @@ from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_fiber_channel import BarrierChannel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
-from heddle.kernels.attention.sm90_fiber_values import ValueProducts
+from heddle.kernels.attention.sm90_fiber_values import OrderedByBarriers
 from heddle.lang import Builder, Item, RegisterHandle
 
 
-class PhasedProducts(ValueProducts[BarrierChannel]):
+class PhasedProducts(OrderedByBarriers[BarrierChannel]):
     """Scores and values of all blocks."""
 
     def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, memory: Memory) -> None:

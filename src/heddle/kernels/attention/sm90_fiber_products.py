@@ -6,6 +6,7 @@ from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_fiber_channel import BitChannel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
+from heddle.kernels.attention.sm90_fiber_values import ValueProducts
 from heddle.lang import Builder, Item, RegisterHandle, SharedBox
 
 
@@ -52,7 +53,7 @@ class Turns:
         self.begin_scores(0)
 
 
-class Products:
+class Products(ValueProducts):
     """Scores and values of all blocks."""
 
     def __init__(self, k: Builder, problem: AttentionProblem, config: FiberConfig, memory: Memory) -> None:
@@ -106,28 +107,12 @@ class Products:
     def _query(self, block: int) -> RegisterHandle | SharedBox:
         return self.queries[block] if block < len(self.queries) else self.memory.query_rows(block)
 
-    def value(self, item: Item, block: int, more: bool) -> None:
-        """Values of all blocks of keys, then the output."""
-        k = self.k
-        self._values(block, first=True)
-        if more:
-            with k.when(item.more):
-                for _ in k.range(item.more, name="values"):
-                    self._values(block, first=False)
-        self._rescale(block)
-        self.memory.put_output(block, self.output[block])
-
-    def _values(self, block: int, first: bool) -> None:
-        """One block of keys: rescale what there is, add."""
-        k, values, weights = self.k, self.memory.values, self.weights[block]
-        if not first:
-            self._rescale(block)
-        values.wait()
+    def _add(self, block: int, first: bool) -> None:
+        k, weights, values = self.k, self.weights[block], self.memory.values.current
         self.turns.begin_values(block)
-        k.mma(self.output[block], weights.tensor, values.current, accumulate=not first, transposed=True)
+        k.mma(self.output[block], weights.tensor, values, accumulate=not first, transposed=True)
         weights.end_read()
         self.turns.end_values(block)
-        values.release()
 
     def _rescale(self, block: int) -> None:
         k, output, factor = self.k, self.output[block], self.factor[block]
