@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import types
-import typing
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +13,7 @@ from heddle.errors import SourceLocation
 from heddle.ir import tile, warp
 from heddle.ir.tile_printer import OPERATIONS
 from heddle.ir.tile_text import parse_program, print_program
+from records import Records
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,5}", fullmatch=True) | st.sampled_from(
     ["R1", "RZ", "inf", "true", "false", "first_iteration", "a b", "x//y", 'quo"te', "back\\slash", "{", "}", "Ü"]
@@ -32,29 +31,8 @@ SPECIAL: dict[Any, st.SearchStrategy[Any]] = {
     float: FLOATS,
     SourceLocation: PLACES,
 }
-
-
-def strategy_of(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of a field's type."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint in SPECIAL:
-        return SPECIAL[hint]
-    if origin in (typing.Union, types.UnionType):
-        return st.one_of(*[st.none() if a is type(None) else strategy_of(a) for a in arguments])
-    if origin is Literal:
-        return st.sampled_from(arguments)
-    if origin is tuple and Ellipsis in arguments:
-        return st.lists(strategy_of(arguments[0]), max_size=3).map(tuple)
-    if origin is tuple:
-        return st.tuples(*map(strategy_of, arguments))
-    return builds(hint)
-
-
-def builds(kind: Any, **overrides: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Records of a dataclass with arbitrary fields."""
-    hints = typing.get_type_hints(kind)
-    others = {f.name: strategy_of(hints[f.name]) for f in dataclasses.fields(kind) if f.name not in overrides}
-    return st.builds(kind, **others, **overrides)
+PARAMS = st.dictionaries(NAMES, INTEGERS | NAMES | FLOATS, max_size=3)
+builds = Records(SPECIAL, mappings=PARAMS).builds
 
 
 def bodies(op: st.SearchStrategy[tile.Op]) -> st.SearchStrategy[tuple[tile.Op, ...]]:
@@ -81,7 +59,6 @@ def works(draw: st.DrawFn) -> warp.Work:
     )
 
 
-PARAMS = st.dictionaries(NAMES, INTEGERS | NAMES | FLOATS, max_size=3)
 PROGRAMS = builds(
     tile.TileProgram,
     roles=st.lists(builds(tile.RoleBody, body=bodies(OPS)), max_size=2).map(tuple),

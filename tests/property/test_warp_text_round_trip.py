@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +12,7 @@ from heddle.ir import warp
 from heddle.ir.opcodes import OPCODES
 from heddle.ir.warp_fiber import OWN, TENSOR
 from heddle.ir.warp_text import parse_program, print_program
+from records import Records
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,5}", fullmatch=True) | st.sampled_from(
     ["R1", "RZ", "inf", "nan", "a b", "x//y", 'quo"te', "back\\slash", "", "-", "m1n2k3", "Ü", "true"]
@@ -23,32 +21,9 @@ INTEGERS = st.integers(-(2**40), 2**40)
 LITERALS = INTEGERS | NAMES | st.floats(allow_nan=False)
 
 
-def strategy_of(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of a field's type."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint in SPECIAL:
-        return SPECIAL[hint]
-    if origin in (typing.Union, types.UnionType):
-        return st.one_of(*[st.none() if a is type(None) else strategy_of(a) for a in arguments])
-    if origin is Literal:
-        return st.sampled_from(arguments)
-    if origin is tuple and Ellipsis in arguments:
-        return st.lists(strategy_of(arguments[0]), max_size=3).map(tuple)
-    if origin is tuple:
-        return st.tuples(*map(strategy_of, arguments))
-    if origin is not None:
-        return st.dictionaries(NAMES, LITERALS, max_size=3)
-    return builds(hint)
-
-
-def builds(kind: Any, **overrides: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Records of a dataclass with arbitrary fields."""
-    hints = typing.get_type_hints(kind)
-    fields = {f.name: overrides.get(f.name, strategy_of(hints[f.name])) for f in dataclasses.fields(kind)}
-    return st.builds(kind, **fields)
-
-
 SPECIAL: dict[Any, st.SearchStrategy[Any]] = {int: INTEGERS, str: NAMES, bool: st.booleans()}
+RECORDS = Records(SPECIAL, mappings=st.dictionaries(NAMES, LITERALS, max_size=3))
+builds, strategy_of = RECORDS.builds, RECORDS.of
 PLACES = st.none() | st.sampled_from([OWN, TENSOR]) | st.integers(0, 9)
 SPECIAL[warp.Register] = st.builds(warp.Register, st.integers(0, 511), st.integers(1, 128), st.booleans(), PLACES)
 COUNTERS = st.integers(0, warp.SCOREBOARDS - 1)
