@@ -41,8 +41,14 @@ def headline(document: Document) -> str:
     return (
         f"{document['kernel']} on {document['gpu']} ({document['mode']}): {parameters}\n"
         f"{document['time_us']:.2f} us, {document['tflops']:.1f} TFLOP/s, {document['cycles']} cycles at"
-        f" {document['clock_mhz']:.0f} MHz ({document['provenance']['clock_source']}){ideal}"
+        f" {document['clock_mhz']:.0f} MHz ({document['provenance']['clock_source']}){ideal}{_origin(document)}"
     )
+
+
+def _origin(document: Document) -> str:
+    """Say where the configuration comes from, on a line of its own, in mode fiber, whose mappings are searched."""
+    origin = document.get("choice", {}).get("origin", "")
+    return f"\nmapping: {origin}" if origin and document["mode"] == "fiber" else ""
 
 
 def _ideal_text(ideal: Mapping[str, Any]) -> str:

@@ -26,7 +26,14 @@ def report(row: Row) -> RenderableType:
     if "oracles" in row:
         parts += [oracles(row), switches(row), SWITCHES_NOTE]
     parts += [f"no {name}: {reason}" for name, reason in _absent_runs(row)]
+    parts += mapping(row)
     return Group(*parts, summary(row))
+
+
+def mapping(row: Row) -> list[RenderableType]:
+    """Say where the mapping of the FIBER kernel comes from, if that is known."""
+    origin = (row["fiber"] or {}).get("choice", {}).get("origin", "")
+    return [f"mapping of fiber: {origin}"] if origin else []
 
 
 def heading(row: Row) -> str:

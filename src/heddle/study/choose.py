@@ -22,13 +22,15 @@ SIMULATED = 6  # candidates that are simulated at most
 class Choice:
     """The chosen configuration; cycles by label of what was simulated to choose it, and what would not compile, why.
 
-    `from_slices`: the cycles are estimates from slices (`heddle.study.slices`).
+    `from_slices`: the cycles are estimates from slices (`heddle.study.slices`). `origin`: where the configuration comes
+    from, for people.
     """
 
     config: Any
     cycles: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     from_slices: bool = False
+    origin: str = ""
 
 
 def shortlist(

@@ -14,7 +14,7 @@ from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
 from heddle.metrics.provenance import machine_hash
 from heddle.sim.ideal import ideal
-from heddle.study import store
+from heddle.study import mappings, store
 from heddle.study.choose import Choice, choose, shortlist
 from heddle.study.clock import AtClock, settle
 from heddle.study.paper import profile_figures
@@ -65,7 +65,9 @@ def stored_refusal(asked: Request) -> str:
 
 
 def _description(asked: Request) -> dict[str, Any]:
-    return {f.name: getattr(asked, f.name) for f in dataclasses.fields(asked)} | {"answer": True}
+    fields = {f.name: getattr(asked, f.name) for f in dataclasses.fields(asked)}
+    found = mappings.winner(asked)
+    return fields | {"answer": True, "mapping": found and dict(found.pins)}
 
 
 def _answer(asked: Request, report: Progress) -> dict[str, Any]:
@@ -85,6 +87,7 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
         "refused": dict(choice.refused),
         "clock_mhz": choice_clock(asked),
         "from_slices": choice.from_slices,
+        "origin": choice.origin,
     }
     if asked.profile:
         row["paper"] = dict(profile_figures(asked.kernel, machine.architecture, asked.mode))
@@ -162,9 +165,15 @@ def choice_clock(asked: Request) -> float:
 
 
 def tile_choice(asked: Request, report: Progress) -> Choice:
-    """Choose among the kernel's candidates that agree with the pins; by slices if one of them is costly."""
+    """Take the stored winner of a search, else choose among the candidates that agree with the pins.
+
+    Candidates are compared by slices if one of them is costly.
+    """
     if asked.config is not None:
-        return Choice(config=asked.config)
+        return Choice(config=asked.config, origin="given")
+    found = mappings.winner(asked)
+    if found is not None and (config := mappings.configuration(asked, found)) is not None:
+        return Choice(config=config, origin=found.origin)
     tried = candidates(asked)
     # chip mode is for the answer, not for the choice
     quick = dataclasses.replace(_as_it_is(asked), simulation="representative", profile=False)
@@ -179,7 +188,8 @@ def tile_choice(asked: Request, report: Progress) -> Choice:
         done += 1
         return int((_estimated if costly else _simulated)(quick, config, choice_clock(asked))["cycles"])
 
-    return dataclasses.replace(choose(tried, cycles_of), from_slices=costly)
+    origin = f"the fastest of {len(tried)} candidates" if len(tried) > 1 else "the only candidate"
+    return dataclasses.replace(choose(tried, cycles_of), from_slices=costly, origin=origin)
 
 
 def candidates(asked: Request) -> list[Any]:

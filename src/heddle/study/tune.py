@@ -3,7 +3,7 @@
 A search along the fields: from the best configuration so far one field is changed at a time, upwards and downwards;
 all such neighbours are compared on a slice of the problem (`heddle.study.slices`), and the best becomes the next start
 until none is better. The winner and the start are then simulated in full. Every simulation goes through the store, so
-that a search that was stopped goes on.
+that a search that was stopped goes on. Where nothing was pinned the winner is kept, and `run` and `compare` use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from heddle.errors import UserError
 from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
-from heddle.study import runs, store
+from heddle.study import mappings, runs, store
 from heddle.study.pool import Progress, run_all
 from heddle.study.requests import Request, request
 
@@ -44,7 +44,10 @@ def tune(
         asked, clock_mhz=runs.choice_clock(asked), clock_source="that at which tiles are compared"
     )
     description = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)} | {"tune": True}
-    return store.remembered(description, lambda: _tuned(asked, jobs, progress), store.SEARCH_ROOMS)
+    row = store.remembered(description, lambda: _tuned(asked, jobs, progress), store.SEARCH_ROOMS)
+    if not asked.pins:
+        mappings.keep(asked, row["winner"]["pins"])
+    return row
 
 
 def _tuned(asked: Request, jobs: int | None, progress: Progress | None) -> Row:
