@@ -27,6 +27,8 @@ def report(row: Row) -> RenderableType:
         parts += [oracles(row), switches(row), SWITCHES_NOTE]
     parts += [f"no {name}: {reason}" for name, reason in _absent_runs(row)]
     parts += mapping(row)
+    if row["fiber"]:
+        parts.append(f"what limits fiber: {row['limit']['text']}")
     return Group(*parts, summary(row))
 
 
@@ -128,6 +130,9 @@ def overview(rows: Iterable[Row]) -> Table:
                "paper")  # fmt: skip
     table = _table("Comparisons", *columns)
     for row in rows:
+        if "failed" in row:
+            table.add_row(row["case"], row["gpu"], "failed", *[""] * (len(columns) - 3))
+            continue
         control, fiber, base = row["control"], row["fiber"], row["baseline"]
         table.add_row(
             row.get("case", row["kernel"]),
@@ -142,6 +147,16 @@ def overview(rows: Iterable[Row]) -> Table:
             _times(row["ceiling_speedup"]),
             _times(row["paper"].get("speedup")),
         )
+    return table
+
+
+def reasons(rows: Iterable[Row]) -> Table:
+    """Return what limits the FIBER kernel in each comparison, and why its gain is far from the paper's if it is."""
+    table = Table("case", "gpu", "what limits FIBER, by its counters", "far from the paper", title="Why",
+                  title_justify="left")  # fmt: skip
+    for row in rows:
+        found = row.get("limit", {"text": f"failed: {row.get('failed')}", "paper": ""})
+        table.add_row(row.get("case", row["kernel"]), row["gpu"], found["text"], found["paper"])
     return table
 
 

@@ -15,7 +15,7 @@ from heddle.errors import UserError, unknown_name
 from heddle.kernels.registry import find_kernel
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
-from heddle.study import idealised, runs
+from heddle.study import idealised, limits, runs
 from heddle.study.features import STEPS
 from heddle.study.paper import figure
 from heddle.study.pool import Progress, run_all
@@ -168,6 +168,7 @@ def _comparison(at: Request, baseline: Row, results: Mapping[str, Row], absent: 
         "control": control,
         "fiber": fiber,
     }
+    row["limit"] = limits.limit(row)
     if ablate:
         row["ablation"] = [_step(step.name, step.meaning, baseline, results.get(step.name), absent) for step in STEPS]
     return row

@@ -52,13 +52,15 @@ def observation(row: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _largest_stall(by_role: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Name the largest stall of the role that issues most: the role whose waiting decides the time."""
+def largest_stalls(by_role: Mapping[str, Mapping[str, float]], most: int = 3) -> tuple[str, dict[str, float]]:
+    """Return the role that issues most, whose waiting decides the time, and its largest stalls, at most so many."""
     if not by_role:
-        return []
+        return "", {}
     role = max(by_role, key=lambda name: by_role[name].get("issued", 0.0))
     stalls = {name: share for name, share in by_role[role].items() if name not in NO_STALL}
-    if not stalls:
-        return []
-    name = max(stalls, key=lambda stall: stalls[stall])
-    return [f"{role} {name} {100 * stalls[name]:.0f} %"]
+    return role, {name: stalls[name] for name in sorted(stalls, key=lambda stall: -stalls[stall])[:most]}
+
+
+def _largest_stall(by_role: Mapping[str, Mapping[str, float]]) -> list[str]:
+    role, stalls = largest_stalls(by_role, 1)
+    return [f"{role} {name} {100 * share:.0f} %" for name, share in stalls.items()]

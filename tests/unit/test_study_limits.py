@@ -1,0 +1,56 @@
+"""Does a comparison name the unit that limits FIBER, or what its wefts wait for, and why the paper's gain differs?"""
+
+from typing import Any
+
+import pytest
+
+from heddle.study.limits import limit
+
+
+def compared(tensor: float, use: float, speedup: float, base: float, **more: Any) -> dict[str, Any]:
+    """A comparison whose FIBER run has these shares; the paper has 1.57."""
+    lines = [{"name": "L2 Cache Throughput", "value": 30.0}, {"name": "Duration", "value": 1000.0}]
+    fiber = {
+        "pipes": {"tensor": tensor, "sfu": 0.5, "fma": 0.25, "fp32": 0.25},
+        "speed_of_light": lines,
+        "issue_utilization": 0.4,
+        "tensor_utilization": use,
+        "stalls_by_role": {"softmax": {"issued": 0.5, "dispatch_stall": 0.3, "pool_empty": 0.1, "not_selected": 0.4}},
+        "params": {"causal": 0},
+    }
+    row = {"fiber": fiber, "baseline": {"tensor_utilization": base}, "speedup": speedup, "absent": {}}
+    return {**row, "ceiling_speedup": 1 / base, "paper": {"speedup": 1.57}, **more}
+
+
+def test_a_saturated_unit_is_the_limit() -> None:
+    found = limit(compared(tensor=0.97, use=0.96, speedup=1.5, base=0.64))
+    assert (found["unit"], found["saturated"]) == ("tensor", True)
+    assert found["text"] == "tensor 97.0 %, sfu 50.0 %, issue slots 40.0 %"
+
+
+def test_without_a_saturated_unit_the_waits_of_the_busiest_role_stand_there() -> None:
+    found = limit(compared(tensor=0.8, use=0.8, speedup=1.5, base=0.55))
+    assert "no unit saturated; softmax waits: dispatch_stall 30.0 %, pool_empty 10.0 %" in found["text"]
+
+
+def test_tensor_time_that_is_not_useful_is_told() -> None:
+    text = limit(compared(tensor=0.96, use=0.84, speedup=1.5, base=0.6))["text"]
+    assert text.endswith("of the tensor time 87.5 % useful (SMs that end earlier, or have no work)")
+
+
+@pytest.mark.parametrize(
+    ("speedup", "base", "why"),
+    [
+        (1.5, 0.6, ""),
+        (1.2, 0.8, "above the ceiling of 1.25: the baseline uses 80.0 % of the tensor cores already"),
+        (1.2, 0.5, "tensor 97.0 %"),
+        (1.9, 0.5, "the baseline uses 50.0 % of the tensor cores here"),
+    ],
+)
+def test_a_gain_far_from_the_papers_has_a_reason(speedup: float, base: float, why: str) -> None:
+    assert limit(compared(tensor=0.97, use=0.96, speedup=speedup, base=base))["paper"] == why
+
+
+def test_without_a_fiber_kernel_the_reason_is_why_there_is_none() -> None:
+    row = compared(tensor=0.9, use=0.9, speedup=1.0, base=0.5, fiber=None, absent={"fiber": "no kernel"})
+    assert limit(row)["text"] == "no kernel"
