@@ -59,6 +59,18 @@ def test_the_start_wins_where_the_slice_was_wrong(engine: dict[str, Any]) -> Non
     assert row["winner"]["config"] == row["start"]["config"]
 
 
+def test_a_winner_that_is_found_wrong_in_full_is_refused(engine: dict[str, Any]) -> None:
+    def full(config: Any) -> int:
+        if config == min(engine["asked"], key=cost):
+            raise UserError("the wefts wait for each other for ever:\nhere")
+        return cost(config)
+
+    engine["sliced"], engine["full"] = cost, full
+    row = tune("gemm", "h100", jobs=1, texts=SIZES)
+    assert "the wefts wait for each other for ever:" in row["refused"].values()
+    assert row["winner"]["config"] not in row["refused"]
+
+
 def test_what_cannot_be_built_is_listed_with_the_reason(engine: dict[str, Any]) -> None:
     def refusing(config: Any) -> int:
         if config.stages != 8:

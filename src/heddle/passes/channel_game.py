@@ -138,6 +138,15 @@ class Game:
         return all(weft.ended for weft in self.wefts)
 
     @property
+    def question(self) -> tuple[bool, tuple[tuple[int, ...], ...]]:
+        """Whether items are left out, and what decides the way of wefts through those that are played."""
+        rows = self.program.instructions
+        names = {row.count.attribute for row in rows if row.count} | {row.attribute for row in rows}
+        work = self.program.work
+        columns = sorted(work.attributes.index(name) for name in names if name)
+        return self.cut, tuple(tuple(map(int, work.items[item, columns])) for item in self.items)
+
+    @property
     def at_rest(self) -> bool:
         """Whether nothing is left that has not been given back."""
         return not any(bits.full for bits in self.bits.values())

@@ -276,9 +276,10 @@ def _estimated(asked: Request, config: Any, clock: float) -> dict[str, Any]:
     """Estimate one configuration at one clock from a slice, or take the stored row: cycles and tensor use."""
 
     def estimate() -> dict[str, Any]:
+        from heddle import pipeline
         from heddle.study import slices
 
-        program = compiled(dataclasses.replace(asked, config=config))
+        program = pipeline.compile_kernel(asked.kernel, asked.machine, asked.params, config, asked.mode, played=False)
         cycles, use = slices.estimated(program, asked.machine, clock_mhz=clock, l2_state=asked.l2_state)
         return {"cycles": cycles, "tensor_utilization": use}
 
