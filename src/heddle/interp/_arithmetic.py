@@ -101,6 +101,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Values]] = {
     "exp2": lambda x: np.exp2(x),
     "exp": lambda x: np.exp2(x * _LOG2_E),
     "reciprocal": lambda x: np.float32(1) / x,
+    "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
     "relu": lambda x: np.maximum(x, np.float32(0)),
     "silu": _silu,
     "neg": lambda x: -x,

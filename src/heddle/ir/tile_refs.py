@@ -24,7 +24,10 @@ class SharedTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterTile:
-    """rows x cols spread over the warps of a role as matrix fragments; `warp_grid` = warps along (rows, cols).
+    """rows x cols spread over the warps of a role; `warp_grid` = warps along (rows, cols).
+
+    `spread`: as matrix fragments; or whole "rows" a warp, each over all its lanes. A tile of one row is then a row
+    vector of which every warp has a copy.
 
     `read_by` (pool tensors): each weft of the reading role reads its own rows; or "all": wefts read all rows wherever
     they lie, up to one weft in each subpartition, as second operand of products or quarter by quarter.
@@ -36,6 +39,7 @@ class RegisterTile:
     dtype: str
     warp_grid: tuple[int, int]
     read_by: Literal["own", "all"] = "own"
+    spread: Literal["fragments", "rows"] = "fragments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Checks a tile program before it is lowered. Every error is a UserError that names the line of the kernel.
 
 One rule a function, in files by subject: names and scopes here, shapes in `tile_verify_shapes`, barriers and rings in
-`tile_verify_sync`, roles and what an architecture has in `tile_verify_roles`.
+`tile_verify_sync`, roles and what an architecture has in `tile_verify_roles`,
+tiles spread by rows in `tile_verify_spread`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from heddle.ir.tile_verify_fiber import verify_fiber
 from heddle.ir.tile_verify_paths import verify_paths
 from heddle.ir.tile_verify_roles import verify_architecture, verify_register_flow, verify_roles
 from heddle.ir.tile_verify_shapes import verify_shapes
+from heddle.ir.tile_verify_spread import verify_spread
 from heddle.ir.tile_verify_sync import verify_arrivals, verify_bytes, verify_named_barriers, verify_rings
 from heddle.ir.tile_walk import Place, references, register_reads, register_writes, walk
 from heddle.ir.warp import Count
@@ -32,6 +34,7 @@ def verify(program: tile.TileProgram) -> None:
         verify_fiber,
         verify_paths,
         verify_shapes,
+        verify_spread,
         verify_register_flow,
         verify_rings,
         verify_arrivals,

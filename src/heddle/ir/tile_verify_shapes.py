@@ -188,7 +188,8 @@ def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
         if op.quarter(index) is not None:  # each weft of the destination takes the same rows
             wefts = tiles.by_name[op.dst].warp_grid[0]
             shape = (shape[0] // SUBPARTITIONS * wefts, shape[1])
-        if shape[0] != rows or (shape[1] != 1 and not 0 <= col <= shape[1] - cols):
+        vector = shape[0] == 1 and tiles.by_name[name].spread == "rows"
+        if (shape[0] != rows and not vector) or (shape[1] != 1 and not 0 <= col <= shape[1] - cols):
             raise UserError(
                 f"{name!r} of {shape[0]} x {shape[1]} from column {col} on does not cover {rows} x {cols}",
                 where=op.where,

@@ -8,8 +8,9 @@ from heddle.errors import unknown_name
 from heddle.kernels._kernel import Kernel
 from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2
 from heddle.kernels.gemm.kernel import Gemm
+from heddle.kernels.norm.kernel import RMSNORM
 
-KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (ATTENTION, ATTENTION_FA2, Gemm())}
+KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (ATTENTION, ATTENTION_FA2, Gemm(), RMSNORM)}
 """The kernels that `heddle run` and `heddle.run` know."""
 
 

@@ -82,10 +82,24 @@ class Builder(FiberOps):
         self._declared.shared.append(declared)
         return SharedHandle(declared)
 
-    def registers(self, name: str, shape: tuple[int, int], dtype: str, *, warps: tuple[int, int]) -> RegisterHandle:
-        """Declare a tile in registers, spread over `warps` = (along rows, along columns) of the role that uses it."""
+    def registers(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        dtype: str,
+        *,
+        warps: tuple[int, int],
+        spread: Literal["fragments", "rows"] = "fragments",
+    ) -> RegisterHandle:
+        """Declare a tile in registers, spread over `warps` = (along rows, along columns) of the role that uses it.
+
+        As matrix fragments; or, with `spread="rows"`, whole rows to each warp, which has them over all its lanes, for
+        kernels without products. Such a tile of one row is a row vector: every warp has a copy.
+        """
         self._new(name, shape, dtype)
-        declared = tile.RegisterTile(name=name, rows=shape[0], cols=shape[1], dtype=dtype, warp_grid=warps)
+        declared = tile.RegisterTile(
+            name=name, rows=shape[0], cols=shape[1], dtype=dtype, warp_grid=warps, spread=spread
+        )
         self._declared.registers.append(declared)
         return RegisterHandle(declared)
 

@@ -32,6 +32,7 @@ ELEMENTWISE: dict[str, int] = {
     "check": 1,
     "log2": 1,
     "reciprocal": 1,
+    "rsqrt": 1,
     "neg": 1,
     "relu": 1,
 }
@@ -62,6 +63,12 @@ def _source(value: Registers | RegisterQuarter, wefts: int) -> tuple[str, int, i
         tensor = value.handle.tile
         return tensor.name, 0, tensor.rows // SUBPARTITIONS * wefts, tensor.cols
     return _register(value, "a source")
+
+
+def _is_row_vector(value: Registers | RegisterQuarter) -> bool:
+    """Tell whether a source has one row that every warp has a copy of."""
+    tensor = value.tile if isinstance(value, RegisterHandle) else value.handle.tile
+    return tensor.spread == "rows" and tensor.rows == 1
 
 
 def _quarters(sources: tuple[Registers | RegisterQuarter, ...]) -> tuple[int, ...]:
@@ -202,8 +209,9 @@ class DataOps(SyncOps):
             raise UserError(f"{function} takes {ELEMENTWISE[function]} operands, got {given}", where=where)
         wefts = dst.tile.warp_grid[0] if isinstance(dst, RegisterHandle) else 1
         parts = [_source(source, wefts) for source in sources]
-        for _, _, rows, cols in parts:
-            _equal("a source", (rows, cols), (dst_rows, 1 if cols == 1 else dst_cols))
+        for source, (_, _, rows, cols) in zip(sources, parts, strict=True):
+            wanted = (1 if _is_row_vector(source) else dst_rows, 1 if cols == 1 else dst_cols)
+            _equal("a source", (rows, cols), wanted)
         offsets = tuple(col for _, col, _, _ in parts)
         self._emit(
             tile.Elementwise(

@@ -4,6 +4,8 @@ A register tile is spread over all warps of one role. Three layouts exist, by ge
 `fragment` (mma.sync): a warp has one block of the tile, cut into 16 x 8 atoms;
 `group` (wgmma): warp w has rows [16 w, 16 w + 16) of each band of 16 x warps rows, so that four warps hold 64 rows;
 `lane` (tcgen05): warp w has rows [32 w, 32 w + 32) of each band, one row a lane, as tensor memory is read.
+`rows` (tiles without products): warp w has row w of each band of as many rows as warps, over all its lanes, each with
+eight columns side by side of 256.
 Where a `fragment` tile only passes from shared to global memory, a lane has 16 bytes of a row at a time instead.
 """
 
@@ -43,6 +45,8 @@ LANES = 32
 REGISTER_BYTES = 4
 OLDER = {"sm_90": ("sm_80",)}  # what a machine runs besides code for itself: it has mma.sync and cp.async, too
 ATOM_ROWS, ATOM_COLS = 16, 8  # accumulator atom of mma.sync and wgmma (PTX ISA)
+ROW_COLS = 256  # of the layout `rows`: eight columns a lane, 16 bytes of a 16-bit type
+Kind = Literal["fragment", "group", "lane", "rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class WarpLayout:
     """
 
     tile: RegisterTile
-    kind: Literal["fragment", "group", "lane"]
+    kind: Kind
     warps: int
     rows: int
     cols: int
@@ -79,7 +83,7 @@ class WarpLayout:
             row=index * self.row_step,
             rows=self.rows,
             cols=self.cols,
-            rank_row=self.rows,
+            rank_row=self.rows if self.tile.rows > 1 else 0,
             rank_col=self.cols if grid_cols > 1 and self.tile.cols > 1 else 0,
             rank_cols=grid_cols,
         )
@@ -126,7 +130,9 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
             f"role {role.name} has {role.warps} warps",
             where=where,
         )
-    kind: Literal["fragment", "group", "lane"] = "fragment"
+    if tile.spread == "rows":
+        return _whole_rows(tile, where)
+    kind: Kind = "fragment"
     if architecture == "sm_90" and grid_cols == 1 and grid_rows % 4 == 0:
         kind = "group"
     elif architecture == "sm_100" and grid_cols == 1:
@@ -148,6 +154,28 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
         registers = rows * cols * dtype_bytes(tile.dtype, where) // (LANES * REGISTER_BYTES)
     return WarpLayout(
         tile=tile, kind=kind, warps=grid_rows * grid_cols, rows=rows, cols=cols, bands=bands, band_registers=registers
+    )
+
+
+def _whole_rows(tile: RegisterTile, where: SourceLocation | None) -> WarpLayout:
+    """The layout of a tile whose rows lie over all lanes of a warp; each lane has the values of a column."""
+    warps, grid_cols = tile.warp_grid
+    if grid_cols != 1 or (tile.cols != 1 and tile.cols % ROW_COLS):
+        raise UserError(
+            f"register tile {tile.name} of {tile.rows} x {tile.cols} over {warps} x {grid_cols} warps cannot be spread "
+            f"by rows",
+            where=where,
+            hint=f"columns must be a multiple of {ROW_COLS} (read beyond the tensor: zeros), warps lie along rows",
+        )
+    registers = 1 if tile.cols == 1 else tile.cols * dtype_bytes(tile.dtype, where) // (LANES * REGISTER_BYTES)
+    return WarpLayout(
+        tile=tile,
+        kind="rows",
+        warps=warps,
+        rows=1,
+        cols=tile.cols,
+        bands=-(-tile.rows // warps),
+        band_registers=registers,
     )
 
 

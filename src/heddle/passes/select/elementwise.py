@@ -10,12 +10,13 @@ from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Elementwise, Fill, Mask, Position, RowReduce
 from heddle.ir.tile_ops import OWN_ROWS
 from heddle.passes.draft import File, Operand
-from heddle.passes.layout_to_warps import ATOM_ROWS, WarpLayout
+from heddle.passes.layout_to_warps import ATOM_ROWS, ROW_COLS, WarpLayout
 from heddle.passes.select.writer import RoleWriter
 
 REGISTER_BYTES = 4
 LANE_BITS = 32  # of a register
-SHARING_SHUFFLES = 2  # four lanes share a row of an atom (PTX ISA, matrix fragments)
+SHARING_SHUFFLES = {"fragment": 2, "group": 2, "lane": 0, "rows": 5}
+"""Steps to all lanes that share a row: four of an atom (PTX ISA, matrix fragments), none, or the warp's 32."""
 
 # Operations for one fp32 register; "d" is the destination, "0", "1" the sources, "t" a temporary of the step before.
 FP32_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -31,6 +32,7 @@ FP32_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
     "relu": (("FMNMX", "0"),),
     "exp2": (("MUFU", "0"),),
     "reciprocal": (("MUFU", "0"),),
+    "rsqrt": (("MUFU", "0"),),
     "exp": (("FMUL", "0"), ("MUFU", "t")),
     "div": (("MUFU", "1"), ("FMUL", "0t")),
     "log2": (("MUFU", "0"),),
@@ -199,6 +201,9 @@ def source_registers(writer: RoleWriter, op: Elementwise, index: int, same_size:
     """Registers of a source in the order of the destination's: a column part, or one column broadcast."""
     name = op.sources[index]
     layout, target = writer.layout(name), writer.layout(op.dst)
+    if layout.kind == "rows" and layout.tile.rows == 1 and target.tile.rows > 1 and layout.cols > 1:
+        part = part_registers(writer, name, op.source_cols[index] if op.source_cols else 0, op.dst_cols or target.cols)
+        return part * target.bands
     if layout.cols == 1 and target.cols > 1:
         return _read_at(_broadcast(writer, name, op), op.quarter(index))
     first = op.source_cols[index] if op.source_cols else 0
@@ -224,7 +229,7 @@ def part_registers(writer: RoleWriter, name: str, first_col: int, cols: int) -> 
     if first_col == 0 and cols == layout.tile.cols:
         return writer.tile_registers(name)
     size = dtype_bytes(layout.tile.dtype)
-    unit = max(2, REGISTER_BYTES // size) if layout.kind == "lane" else 8  # pairs of a lane's row, or whole atoms
+    unit = {"lane": max(2, REGISTER_BYTES // size), "rows": ROW_COLS}.get(layout.kind, 8)  # pairs of a row, whole atoms
     if layout.tile.warp_grid[1] > 1 or first_col % unit or cols % unit or first_col + cols > layout.tile.cols:
         raise UserError(
             f"columns {first_col} to {first_col + cols} of register tile {name} ({layout.tile.cols} columns) "
@@ -243,7 +248,7 @@ def _broadcast(writer: RoleWriter, name: str, op: Elementwise) -> list[Operand]:
     """A column tile's registers repeated over the columns of the destination: atoms hold rows r and r + 8 in turn."""
     column, target = writer.tile_registers(name), writer.layout(op.dst)
     registers = target_registers(writer, op)
-    if target.kind == "lane":
+    if target.kind in ("lane", "rows"):
         row = len(registers) // target.bands
         return [column[i // row] for i in range(len(registers))]
     row = len(registers) // (len(column) // 2)
@@ -259,7 +264,7 @@ def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
         raise unknown_name("row reduction", op.function, ("max", "sum"), writer.where)
     column = writer.tile_registers(op.dst)
     start, layout = len(writer.code), writer.layout(op.src)
-    shuffles = SHARING_SHUFFLES if op.across_lanes and layout.kind != "lane" else 0
+    shuffles = SHARING_SHUFFLES[layout.kind] if op.across_lanes else 0
     rows = _rows_of(writer, op, len(column))
     for register, parts in zip(column, rows, strict=True):
         chain = [register, *parts] if op.accumulate else list(parts)
@@ -287,7 +292,7 @@ def add_row_reduce_effects(writer: RoleWriter, start: int, op: RowReduce) -> Non
 def _rows_of(writer: RoleWriter, op: RowReduce, rows: int) -> list[list[Operand]]:
     layout = writer.layout(op.src)
     registers = part_registers(writer, op.src, op.src_col, op.src_cols or layout.tile.cols)
-    if layout.kind == "lane" or layout.tile.cols == 1:
+    if layout.kind in ("lane", "rows") or layout.tile.cols == 1:
         size = len(registers) // rows
         return [registers[i * size : (i + 1) * size] for i in range(rows)]
     size = len(registers) // (rows // 2)

@@ -10,7 +10,7 @@ from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import GlobalRef, LoadGlobal, LoadShared, SharedRef, StoreGlobal, StoreShared
 from heddle.ir.warp import Access, StreamRef
 from heddle.passes.draft import Operand, Value, whole
-from heddle.passes.layout_to_warps import WarpLayout
+from heddle.passes.layout_to_warps import ROW_COLS, WarpLayout
 from heddle.passes.select.elementwise import convert, part_registers
 from heddle.passes.select.writer import RoleWriter
 
@@ -82,13 +82,7 @@ def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
         writer.emit(
             "RED" if op.reduce else "STG",
             src=(Operand(pointer, 0, 2), group),
-            stream=StreamRef(
-                name=stream.name,
-                offset=op.dst.ahead,
-                part=index * layout.warps,
-                parts=count * layout.warps,
-                part_by_rank=layout.warps > 1,
-            ),
+            stream=_piece(stream.name, op.dst, layout, index, count),
             bytes=LANES * REGISTER_BYTES * group.count,
         )
         stores.append(len(writer.code) - 1)
@@ -96,7 +90,7 @@ def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
 
 
 def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
-    """LDG of register pairs (fragments hold two neighbours) or four registers (a row a lane)."""
+    """LDG of register pairs (fragments hold two neighbours) or four registers (a row a lane, whole rows a warp)."""
     layout = writer.layout(op.dst)
     stream = writer.tables.stream(op.src, "load", writer.level(op.src.loop), writer.where)
     pointer = _pointer(writer, op.src)
@@ -107,21 +101,35 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
             "LDG",
             group,
             (Operand(pointer, 0, 2),),
-            stream=StreamRef(
-                name=stream.name,
-                offset=op.src.ahead,
-                part=index * layout.warps,
-                parts=len(groups) * layout.warps,
-                part_by_rank=layout.warps > 1,
-            ),
+            stream=_piece(stream.name, op.src, layout, index, len(groups)),
             bytes=LANES * REGISTER_BYTES * group.count,
         )
         loads.append(len(writer.code) - 1)
     memory = writer.global_access(op.src)
+    sizes = [group.count for group in groups]
     if layout.kind == "lane":  # what uses columns of a row waits only for the loads of these columns
-        _lane_effects(writer, loads, [group.count for group in groups], op.dst, memory)
+        _lane_effects(writer, loads, sizes, op.dst, memory)
+    elif layout.kind == "rows":
+        _block_effects(writer, loads, sizes, op.dst, memory)
     else:
         _band_effects(writer, loads, "copy_async", op.dst, 0, memory, "read")
+
+
+def _piece(name: str, ref: GlobalRef, layout: WarpLayout, index: int, count: int) -> StreamRef:
+    """The piece of a box that a warp's access `index` of `count` moves; pieces are numbered row by row."""
+    warps = 1 if layout.tile.rows == 1 else layout.warps
+    part, stride = index * warps, 1
+    if layout.kind == "rows":
+        of_row = count // layout.bands
+        part, stride = index // of_row * warps * of_row + index % of_row, of_row
+    return StreamRef(
+        name=name,
+        offset=ref.ahead,
+        part=part,
+        parts=count * warps,
+        part_by_rank=warps > 1,
+        rank_stride=stride,
+    )
 
 
 def _check_part(writer: RoleWriter, name: str, first_col: int, rows: int, cols: int) -> None:
@@ -136,7 +144,11 @@ def _check_part(writer: RoleWriter, name: str, first_col: int, rows: int, cols: 
 
 def _width(layout: WarpLayout, element_bytes: int) -> int:
     """Registers of one access of a lane: four of its row, or the two neighbouring columns of a fragment."""
-    return VECTOR_REGISTERS if layout.kind == "lane" or layout.passing else max(1, 2 * element_bytes // REGISTER_BYTES)
+    return (
+        VECTOR_REGISTERS
+        if layout.kind in ("lane", "rows") or layout.passing
+        else max(1, 2 * element_bytes // REGISTER_BYTES)
+    )
 
 
 def _converted(
@@ -226,6 +238,32 @@ def _lane_effects(writer: RoleWriter, positions: list[int], sizes: list[int], ti
         draft = writer.code[position]
         writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))
         register += size
+
+
+def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], tile: str, memory: Access) -> None:
+    """One effect for every 256 columns of a row, on the last of their loads (load i brings `sizes[i]` registers)."""
+    layout = writer.layout(tile)
+    block = layout.band_registers * ROW_COLS // layout.cols
+    loaded = 0
+    for position, size in zip(positions, sizes, strict=True):
+        loaded += size
+        if loaded % block:
+            continue
+        band, last = divmod(loaded - block, layout.band_registers)
+        place = layout.band(band, writer.tile_object(tile))
+        col = last // block * ROW_COLS
+        part = replace(place, col=col, cols=ROW_COLS)
+        box = replace(
+            memory,
+            row=memory.row + place.row,
+            rows=place.rows,
+            rank_row=place.rank_row,
+            col=memory.col + col,
+            cols=ROW_COLS,
+        )
+        draft = writer.code[position]
+        effect = writer.effect("copy_async", [box], [part])
+        writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))
 
 
 def _band_effects(

@@ -12,7 +12,7 @@ from heddle.ir.tile import BarrierUse, GlobalRef, Op, RoleBody, SharedRef, Share
 from heddle.ir.warp import LOOP_LEVELS, Access, BarrierRef, Count, DataObject, Effect, Instruction
 from heddle.machine.spec import Machine
 from heddle.passes.draft import DEFINE, LABEL, Draft, File, Operand, Value, whole
-from heddle.passes.layout_to_warps import LaidOut, WarpLayout
+from heddle.passes.layout_to_warps import ROW_COLS, LaidOut, WarpLayout
 from heddle.passes.select.tables import Tables
 
 FRAGMENT_ROW_LANES = 4
@@ -105,6 +105,8 @@ class RoleWriter:
             if layout.kind == "fragment" and layout.cols > 1:
                 wide = 16 if dtype_bytes(layout.tile.dtype) == 2 and layout.cols % 16 == 0 else 8  # an A operand
                 atoms = layout.rows // 16 * (1 if name in self.whole_rows else layout.cols // wide)
+            elif layout.kind == "rows" and layout.cols > 1:
+                atoms = layout.cols // ROW_COLS
             count = layout.band_registers // atoms
             self._tiles[name] = tuple(self.value(f"{name}.{i}", count, tile=name) for i in range(atoms * layout.bands))
         return self._tiles[name]
@@ -243,7 +245,7 @@ class RoleWriter:
                 space="register",
                 shape=(tile.rows, tile.cols),
                 dtype=tile.dtype,
-                scope="cta",
+                scope="warp" if tile.spread == "rows" and tile.rows == 1 else "cta",
             )
         )
 

@@ -1,0 +1,35 @@
+"""Rules of register tiles that are spread by rows: what works on them, and that they do not mix with fragments."""
+
+from __future__ import annotations
+
+from heddle.errors import UserError
+from heddle.ir import tile
+from heddle.ir.tile_walk import register_reads, register_writes, walk
+
+BY_ROWS = (tile.LoadGlobal, tile.StoreGlobal, tile.Fill, tile.Elementwise, tile.RowReduce)
+"""Operations on whole rows of a warp: nothing that knows matrix fragments."""
+
+
+def verify_spread(program: tile.TileProgram) -> None:
+    """Raise UserError where a tile spread by rows meets a product, shared or tensor memory, a mask, or fragments."""
+    by_rows = {register.name for register in program.registers if register.spread == "rows"}
+    if not by_rows:
+        return
+    for op, _ in walk(program):
+        used = {*register_reads(op), *register_writes(op)}
+        if not used & by_rows:
+            continue
+        name = min(used & by_rows)
+        if not isinstance(op, BY_ROWS):
+            names = ", ".join(kind.__name__ for kind in BY_ROWS)
+            raise UserError(
+                f"register tile {name!r} is spread by rows; {type(op).__name__} does not take it",
+                where=op.where,
+                hint=f"such tiles have {names}; spread it as fragments for anything else",
+            )
+        if used - by_rows:
+            raise UserError(
+                f"register tile {name!r} is spread by rows, {min(used - by_rows)!r} as fragments: no lane has both",
+                where=op.where,
+                hint='declare both with spread="rows", or neither',
+            )

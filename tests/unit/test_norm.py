@@ -1,0 +1,76 @@
+"""Is the RMS normalisation right on every GPU, and is what it cannot do refused by name?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heddle import pipeline
+from heddle.errors import UserError
+from heddle.ir.warp import WarpProgram
+from heddle.study.checks import check
+from heddle.study.requests import request
+from heddle.study.runs import candidates
+
+
+def program(**params: Any) -> WarpProgram:
+    """Return the warp program on one GPU."""
+    asked = request("rmsnorm", "h100", texts={"rows": 16, "hidden": 1024, **params})
+    return pipeline.compile_kernel("rmsnorm", asked.machine, asked.params)
+
+
+@pytest.mark.parametrize("mode", ["simt", "cuda-native"])
+@pytest.mark.parametrize("gpu", ["a100", "h100", "b200"])
+def test_odd_sizes_are_right(gpu: str, mode: str) -> None:
+    row = check(request("rmsnorm", gpu, mode=mode, texts={"rows": 13, "hidden": 1224}))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_a_residual_is_added_and_written(dtype: str) -> None:
+    row = check(request("rmsnorm", "h100", texts={"rows": 9, "hidden": 520, "residual": 1, "dtype": dtype}))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_a_row_is_read_once_and_written_once() -> None:
+    rows, hidden = 4096, 4096
+    asked = request("rmsnorm", "h100", texts={"rows": rows, "hidden": hidden, "warps": 8})
+    row = pipeline.run_once("rmsnorm", asked.machine, asked.params, clock_mhz=1755.0, l2_state="cold")
+    read = row["traffic"]["dram_read_bytes"]
+    assert rows * hidden * 2 <= read < rows * hidden * 2 * 1.01
+    assert row["traffic"]["l2_write_bytes"] == rows * hidden * 2
+
+
+def test_lanes_of_a_row_meet_in_five_shuffles() -> None:
+    assert sum(instruction.op == "SHFL" for instruction in program().instructions) == 5
+
+
+def test_every_warp_loads_its_own_pieces_of_the_rows() -> None:
+    found = program(warps=4)
+    pieces = [
+        i.stream.part + rank * i.stream.rank_stride * i.stream.part_by_rank
+        for i in found.instructions
+        if i.op == "LDG" and i.stream is not None and i.stream.name.startswith("X")
+        for rank in range(4)
+    ]
+    assert sorted(pieces) == list(range(4 * 1024 // 256))
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"hidden": 1001}, "16 aligned bytes"),
+        ({"hidden": 16384}, "registers of each thread"),
+        ({"warps": 17}, "1 to 16 warps"),
+        ({"rows": 0}, "at least 1"),
+    ],
+)
+def test_what_cannot_run_is_refused(params: dict[str, int], text: str) -> None:
+    with pytest.raises(UserError, match=text):
+        _built(params)
+
+
+def _built(params: dict[str, int]) -> None:
+    asked = request("rmsnorm", "h100", texts=params)
+    pipeline.tile_program("rmsnorm", asked.machine, asked.params, candidates(asked)[0])
