@@ -25,6 +25,8 @@ SECTOR = 32  # bytes: one lane of a pointer chase
 LINE = 128  # bytes: what a miss of one lane fetches
 UNROLL = 8  # loads in flight a warp
 WIDE = 512  # bytes: 16 a lane
+COPIES = (100, 400)  # of a CTA in the two runs of a bulk probe: SMs start together and drift apart over hundreds,
+MEASURED_BYTES = 2 << 30  # but no more than the measured runs read in all (2 GiB on B200, 4 GiB on H800)
 
 
 def _chip(condition: Condition, l2_state: Literal["warm", "cold"]) -> Condition:
@@ -170,10 +172,12 @@ def bulk_step(
     """Cycles from one bulk copy of an SM to the next, every SM (or `sms` of them) keeping `stages` in flight.
 
     The copies go `step` blocks forward: 2 keeps small ones in one partition of L2. `arithmetic`: the loop computes the
-    next address before it issues the copy.
+    next address before it issues the copy. The measured runs have hundreds to thousands of copies, over which SMs drift
+    apart and meet at DRAM as chance will have it; from a common start they keep out of each other's way for long.
     """
     sms = sms or condition.machine.sms
-    lengths = (4 * stages + 8, 12 * stages + 24)
+    share = min(1.0, MEASURED_BYTES / (sms * bytes * max(COPIES)))
+    lengths = (int(share * min(COPIES)), int(share * max(COPIES)))
     setup = _bulk_setup(sms, stages, bytes, max(lengths), step)
     run = _chip(condition, "warm" if memory == "l2" else "cold")
     return cycles_each(run, lambda n: _bulk_loop(stages, bytes, n, arithmetic), setup, lengths)
