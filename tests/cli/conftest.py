@@ -57,6 +57,7 @@ def fake_row(
         "tflops": flops * clock_mhz / cycles / 1e6,
         "tensor_utilization": use,
         "pipes": {"tensor": use, "fma": 0.0},
+        "read_ports": {},
         "issue_utilization": 0.1,
         "occupancy": 0.2,
         "stalls": {"issued": 0.25, "mbarrier": 0.75},

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from heddle import sim
@@ -17,8 +18,9 @@ from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
 from heddle.metrics import METRICS, by_instruction, by_line, result_json
 from heddle.metrics.diff import flatten
+from heddle.metrics.read_ports import read_ports
 from heddle.passes import compile_program
-from heddle.sim.result import EventKind, SimResult
+from heddle.sim.result import EventKind, SimResult, Stall
 from heddle.trace import read_trace, write_trace
 
 GPUS = ("a100", "h100", "b200")
@@ -42,6 +44,24 @@ def test_accounts_of_a_real_run_sum_to_one(gpu: str) -> None:
         assert sum(row["warp_cycles"] for row in rows) == result.active_warp_cycles  # type: ignore[misc]
     assert 0 < document["tensor_utilization"] <= document["pipes"]["tensor"] <= 1
     assert document["instructions"]["total"] == sum(document["instructions"]["by_pipe"].values())
+
+
+def test_read_ports_are_counted_where_products_take_a_share() -> None:
+    shares = {gpu: result_json(*ran(gpu), machine(gpu))["read_ports"] for gpu in ("a100", "h100")}
+    assert not shares["a100"]
+    assert shares["h100"]["products"] == pytest.approx(
+        machine("h100").tensor_port_share * ran("h100")[0].tensor_busy_cycles / ran("h100")[0].sm_cycles
+    )
+
+
+def test_an_instruction_takes_a_port_cycle_for_each_register_that_it_reads() -> None:
+    result, program = ran("h100")
+    pc = next(pc for pc, row in enumerate(program.instructions) if row.op == "F2FP")
+    sources = {(r.index + i) for r in program.instructions[pc].src for i in range(r.count)}
+    stalls = np.zeros_like(result.stalls_pc)
+    stalls[pc, Stall.SELECTED] = 80
+    shares = read_ports(dataclasses.replace(result, stalls_pc=stalls), program, machine("h100"))
+    assert shares["instructions"] == pytest.approx(80 * len(sources) / (result.sm_cycles * 4 * 2))
 
 
 @pytest.mark.parametrize("gpu", GPUS)

@@ -13,6 +13,7 @@ def compared(tensor: float, use: float, speedup: float, base: float, **more: Any
     fiber = {
         "pipes": {"tensor": tensor, "sfu": 0.5, "fma": 0.25, "fp32": 0.25},
         "speed_of_light": lines,
+        "read_ports": {},
         "issue_utilization": 0.4,
         "tensor_utilization": use,
         "stalls_by_role": {"softmax": {"issued": 0.5, "dispatch_stall": 0.3, "pool_empty": 0.1, "not_selected": 0.4}},
@@ -26,6 +27,12 @@ def test_a_saturated_unit_is_the_limit() -> None:
     found = limit(compared(tensor=0.97, use=0.96, speedup=1.5, base=0.64))
     assert (found["unit"], found["saturated"]) == ("tensor", True)
     assert found["text"] == "tensor 97.0 %, sfu 50.0 %, issue slots 40.0 %"
+
+
+def test_full_read_ports_are_a_limit() -> None:
+    row = compared(tensor=0.82, use=0.81, speedup=0.9, base=0.84)
+    row["fiber"]["read_ports"] = {"instructions": 0.36, "products": 0.57}
+    assert limit(row)["text"].startswith("read ports 93.0 %, tensor 82.0 %")
 
 
 def test_without_a_saturated_unit_the_waits_of_the_busiest_role_stand_there() -> None:

@@ -10,6 +10,7 @@ from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.metrics import _pipes, provenance, stalls
 from heddle.metrics.occupancy import achieved, theoretical
+from heddle.metrics.read_ports import read_ports
 from heddle.metrics.registers import register_profile
 from heddle.metrics.roofline import roofline
 from heddle.metrics.speed_of_light import speed_of_light, verdict
@@ -72,6 +73,7 @@ def result_json(
         "tensor_utilization": use,
         "ceiling_speedup": 1.0 / use if use else None,
         "pipes": _pipes.pipes_row(result),
+        "read_ports": read_ports(result, program, machine),
         "issue_utilization": _issue_utilization(result, machine),
         "occupancy": achieved(result, program, machine),
         "occupancy_theoretical": theoretical(program, machine),

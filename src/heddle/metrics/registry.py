@@ -62,6 +62,18 @@ _PLAIN = (
         "sm__inst_executed_pipe_*.avg.pct_of_peak_sustained_elapsed",
     ),
     Metric(
+        "read_ports.instructions",
+        "share",
+        "registers read / (banks * subpartitions * cycles)",
+        "Share of the register read ports that instructions take, at least.",
+    ),
+    Metric(
+        "read_ports.products",
+        "share",
+        "tensor_port_share * busy share of the matrix unit",
+        "Share of the register read ports that matrix instructions take, at least.",
+    ),
+    Metric(
         "issue_utilization",
         "share",
         "issued warp instructions / (subpartitions * cycles)",

@@ -56,7 +56,8 @@ def units(result: Row) -> dict[str, float]:
     memories = {
         MEMORIES[line["name"]]: line["value"] / 100 for line in result["speed_of_light"] if line["name"] in MEMORIES
     }
-    return {**own_pipes(result["pipes"]), **memories, "issue slots": result["issue_utilization"]}
+    ports = {"read ports": sum(result["read_ports"].values())} if result["read_ports"] else {}
+    return {**own_pipes(result["pipes"]), **memories, **ports, "issue slots": result["issue_utilization"]}
 
 
 def _not_useful(fiber: Row) -> list[str]:
