@@ -12,8 +12,10 @@ from heddle.errors import UserError
 from heddle.ir.warp import RZ, Instruction, WarpProgram
 from heddle.ir.warp_fiber import OWN, TENSOR
 from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.attention.sm100_fiber_config import work_items
 from heddle.kernels.attention.sm100_fiber_native import build, candidates
 from heddle.kernels.gemm.sm100_fiber import SLOTS, gemm_sm100_fiber
+from heddle.machine import machine
 from heddle.passes import compile_program
 from heddle.passes.verify_channels import VerifyChannels
 from native_b200 import (
@@ -140,6 +142,17 @@ def test_exponentials_on_one_unit_alone_cost_a_tenth() -> None:
         for share in (config.exp_share, 0)
     )
     assert plain > 1.05 * mixed
+
+
+@pytest.mark.parametrize(("heads_kv", "most"), [(32, 1.13), (4, 1.06)])
+def test_causal_items_of_several_sections_are_dealt_out_evenly(heads_kv: int, most: float) -> None:
+    problem = AttentionProblem(
+        batch=1, heads_q=32, heads_kv=heads_kv, seqlen_q=4096, seqlen_kv=4096, head_dim=128, causal=True, dtype="fp16"
+    )
+    gpu = machine("b200+fiber")
+    blocks = np.array(work_items(problem, candidates(problem, gpu)[0], gpu.sms)["more"]) + 1
+    sums = np.bincount(np.arange(len(blocks)) % gpu.sms, weights=blocks)
+    assert sums.max() < most * sums.mean()
 
 
 def test_a_configuration_that_does_not_fit_is_an_error() -> None:

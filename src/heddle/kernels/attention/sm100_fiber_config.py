@@ -78,13 +78,21 @@ def work_items(problem: AttentionProblem, config: FiberConfig, clusters: int) ->
 
 
 def _dealt(problem: AttentionProblem, config: FiberConfig, clusters: int) -> dict[str, list[int]]:
-    """Return items of unequal length, longest first, dealt out back and forth, so that all get equal sums."""
+    """Return items of unequal length in rounds, one for each FIBER-thread, dealt out so that all get nearly equal sums.
+
+    Each round is a run of the order that shares keys in L2. Dealing begins with the last round, which only some get,
+    and gives the longest item of a round to the one that has least so far.
+    """
     items = tiles_in_order(problem, replace(config, order="launch"))
-    count = len(items["row"])
-    order: list[int] = []
-    for round_, begin in enumerate(range(0, count, clusters)):
-        dealt = range(begin, min(begin + clusters, count))
-        order += reversed(dealt) if round_ % 2 else dealt
+    blocks = [more + 1 for more in items["more"]]
+    order, sums = list(range(len(blocks))), [0] * clusters
+    for begin in reversed(range(0, len(blocks), clusters)):
+        round_ = range(begin, min(begin + clusters, len(blocks)))
+        longest_first = sorted(round_, key=lambda item: -blocks[item])
+        least_first = sorted(range(len(round_)), key=lambda thread: sums[thread])
+        for item, thread in zip(longest_first, least_first, strict=True):
+            order[begin + thread] = item
+            sums[thread] += blocks[item]
     return {name: [values[i] for i in order] for name, values in items.items()}
 
 
