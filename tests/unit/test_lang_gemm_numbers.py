@@ -57,6 +57,8 @@ CASES = {
     "h100-split": ("h100", (200, 136, 1000), "fp16", config("cooperative", (128, 64, 64), split_k=3, cluster=2)),
     "h100-pingpong": ("h100", (700, 264, 328), "fp16", config("pingpong", (64, 64, 64))),
     "h100-pingpong-cluster": ("h100", (700, 264, 328), "fp16", config("pingpong", (64, 128, 64), cluster=2)),
+    "h100-split-one-step": ("h100", (200, 136, 320), "fp16", config("cooperative", (128, 64, 64), split_k=3)),
+    "h100-pingpong-split-one-step": ("h100", (70, 136, 320), "fp16", config("pingpong", (64, 64, 64), split_k=3)),
     "h100-pingpong-split": ("h100", (1, 264, 1024), "bf16", config("pingpong", (64, 64, 64), split_k=4)),
     "h100-fp8": ("h100", (200, 144, 400), "fp8_e4m3", config("cooperative", (128, 64, 128))),
     "b200": ("b200", (300, 264, 328), "bf16", config("tcgen05", (128, 64, 64))),

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.errors import SourceLocation, unknown_name
+from heddle.ir.tile_ops import GATE_COLUMNS
 
 Values = NDArray[np.float32]
 _TYPES: dict[str, type | None] = {
@@ -69,6 +70,13 @@ def kept_elements(
 
 def _silu(x: Values) -> Values:
     result: Values = x / (np.float32(1) + np.exp2(-x * _LOG2_E))
+    return result
+
+
+def gated(x: Values) -> Values:
+    """Return silu(gate) * factor; x [rows, 16 n] has 8 gates and then their 8 factors in turn."""
+    pairs = x.reshape(x.shape[0], -1, 2, GATE_COLUMNS)
+    result: Values = (_silu(pairs[:, :, 0]) * pairs[:, :, 1]).reshape(x.shape[0], -1)
     return result
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.errors import InternalError, SourceLocation
-from heddle.interp._arithmetic import Values, elementwise, kept_elements, matrix_product
+from heddle.interp._arithmetic import Values, elementwise, gated, kept_elements, matrix_product
 from heddle.interp._arrays import Box, TileArray
 from heddle.interp._boxes import BoxMaker
 from heddle.interp._clocks import Knowledge
@@ -71,6 +71,7 @@ class Effects:
             "fill": self._fill,
             "elementwise": self._elementwise,
             "row_reduce": self._row_reduce,
+            "gate": self._gate,
             "mask": self._mask,
         }
 
@@ -131,6 +132,10 @@ class Effects:
             old = self._read(doing, access, doing.warp.cta)
             values = np.maximum(old, values) if function == "max" else old + values
         self._write(doing, access, doing.warp.cta, values)
+
+    def _gate(self, doing: Doing) -> None:
+        values = gated(self._read(doing, doing.effect.reads[0], doing.warp.cta))
+        self._write(doing, doing.effect.writes[0], doing.warp.cta, values)
 
     def _mask(self, doing: Doing) -> None:
         params, access = doing.effect.params, doing.effect.writes[0]

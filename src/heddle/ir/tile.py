@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from heddle.errors import SourceLocation
 from heddle.ir.tile_ops import (
+    GATE_COLUMNS,
     Advance,
     Arrive,
     Await,
@@ -26,6 +27,7 @@ from heddle.ir.tile_ops import (
     Fill,
     For,
     ForEachItem,
+    Gate,
     LoadGlobal,
     LoadShared,
     LoadTensorMemory,
@@ -67,6 +69,7 @@ from heddle.ir.tile_refs import (
 from heddle.ir.warp import Tensor, Work
 
 __all__ = [
+    "GATE_COLUMNS",
     "Advance",
     "Arrive",
     "Await",
@@ -82,6 +85,7 @@ __all__ = [
     "Fill",
     "For",
     "ForEachItem",
+    "Gate",
     "GlobalRef",
     "LoadGlobal",
     "LoadShared",

@@ -231,6 +231,22 @@ class RowReduce(Op):
     src_cols: int = 0
 
 
+GATE_COLUMNS = 8
+"""Neighbouring columns that are gates; as many factors follow. One atom of a fragment: a thread has both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(Op):
+    """dst = silu(gate) * factor; of each 16 columns of src, from `src_col` on, 8 are gates and 8 their factors.
+
+    src has, or its part takes, twice the columns of dst.
+    """
+
+    dst: str
+    src: str
+    src_col: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask(Op):
     """Set elements of a register tile that do not take part to `value`.

@@ -50,6 +50,26 @@ def _row_reduce(op: tile.RowReduce, tiles: _Tiles) -> None:
         )
 
 
+def _gate(op: tile.Gate, tiles: _Tiles) -> None:
+    rows, cols = tiles.shape(op.dst)
+    source_rows, source_cols = tiles.shape(op.src)
+    if cols % tile.GATE_COLUMNS or source_rows != rows or op.src_col % (2 * tile.GATE_COLUMNS):
+        raise UserError(
+            f"{op.dst!r} of {rows} x {cols} does not take gates of {op.src!r} ({source_rows} x {source_cols}) from "
+            f"column {op.src_col} on",
+            where=op.where,
+            hint=f"as many rows, and columns in multiples of {tile.GATE_COLUMNS}",
+        )
+    if not 0 <= op.src_col <= source_cols - 2 * cols:
+        raise UserError(
+            f"{op.dst!r} of {cols} columns needs {2 * cols} of {op.src!r}, which has {source_cols - op.src_col} from "
+            f"column {op.src_col} on",
+            where=op.where,
+        )
+    if tiles.dtype(op.dst) != "fp32" or tiles.dtype(op.src) != "fp32":
+        raise UserError(f"gates are computed in fp32; {op.dst!r} or {op.src!r} is not", where=op.where)
+
+
 def _overlays(program: tile.TileProgram) -> None:
     """A tile that overlays another has its stages and rows, and lies inside its columns."""
     for shared in program.shared:
@@ -204,5 +224,6 @@ _CHECKS: tuple[tuple[tuple[type[tile.Op], ...], Callable[[Any, _Tiles], None]], 
     ((tile.Mma,), _mma),
     ((tile.Elementwise,), _elementwise),
     ((tile.RowReduce,), _row_reduce),
+    ((tile.Gate,), _gate),
 )
 """What is checked of operations beside that their parts lie inside their tiles."""

@@ -66,7 +66,7 @@ def references(op: tile.Op, kind: type[Any]) -> Iterator[Any]:
 
 def register_reads(op: tile.Op) -> tuple[str, ...]:
     """Return the register tiles that an operation reads."""
-    if isinstance(op, tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory):
+    if isinstance(op, tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory | tile.Gate):
         return (op.src,)
     if isinstance(op, tile.Mask):
         return (op.dst,)
@@ -89,7 +89,7 @@ def register_writes(op: tile.Op) -> tuple[str, ...]:
     if isinstance(op, tile.Mma):
         return tuple(name for name in (op.acc, op.plus) if isinstance(name, str))
     loads = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory
-    writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask
+    writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask | tile.Gate
     return (op.dst,) if isinstance(op, writers) else ()
 
 

@@ -278,10 +278,11 @@ class Effect:
     pair, each CTA accumulating its own rows. A warp-group instruction (HGMMA) carries the region of its own warp's 16
     rows. fill: writes[0] = params["value"]. elementwise:
     writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`; a
-    read of one column is broadcast. row_reduce: writes[0] (one column) = params["function"] ("max" or "sum") over the
-    columns of reads[0], and over its own old value if params["accumulate"] is 1. mask: elements of writes[0] outside a
-    triangle or beyond a limit become params["value"]; the other params are the fields of `tile.Mask` ("row_attribute",
-    "row_level", "row_step", "row_constant", and so for "col").
+    read of one column is broadcast. gate: of each 16 columns of reads[0] silu(first 8) * last 8. row_reduce:
+    writes[0] (one column) = params["function"] ("max" or "sum") over the columns of reads[0], and over its own old
+    value if params["accumulate"] is 1. mask: elements of writes[0] outside a triangle or beyond a limit become
+    params["value"]; the other params are the fields of `tile.Mask` ("row_attribute", "row_level", "row_step",
+    "row_constant", and so for "col").
     Where only some fibers run, params say which rows take part: row r of a band belongs to fiber 32 * rank +
     row_lanes * (r mod (32 / row_lanes)) and the row_lanes - 1 after it, and takes part if that is below "fibers" +
     item["fibers_attribute"], or, with "fibers_others" 1, if it is not.

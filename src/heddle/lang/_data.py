@@ -265,6 +265,16 @@ class DataOps(SyncOps):
             )
         )
 
+    def gate(self, dst: RegisterHandle, src: Registers) -> None:
+        """Compute dst = silu(gate) * factor; of each 16 columns of src (or a part) 8 are gates and 8 their factors.
+
+        dst has half of the columns, both are fp32.
+        """
+        where = caller()
+        source, col, rows, cols = _register(src, "the source")
+        _equal("the source", (rows, cols), (dst.tile.rows, 2 * dst.tile.cols))
+        self._emit(tile.Gate(dst=_whole(dst, "the destination"), src=source, src_col=col, where=where))
+
     def row_reduce(
         self,
         function: str,

@@ -20,6 +20,7 @@ from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import (
     Elementwise,
     Fill,
+    Gate,
     LoadGlobal,
     LoadShared,
     LoadTensorMemory,
@@ -205,7 +206,7 @@ def _names(op: Op) -> tuple[str, ...]:
             return (name,)
         case StoreGlobal(src=name) | StoreShared(src=name) | StoreTensorMemory(src=name) | Mask(dst=name):
             return (name,)
-        case RowReduce(dst=dst, src=src):
+        case RowReduce(dst=dst, src=src) | Gate(dst=dst, src=src):
             return (dst, src)
         case TakeToken(tile=name):
             return (name,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heddle.errors import UnsupportedError, UserError
 from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile_ops import GATE_COLUMNS
 from heddle.kernels._limits import check_item_count
 from heddle.kernels.gemm.epilogue import FRAGMENT_PAIR_COLUMNS, TMA_ALIGNMENT_BYTES, staging_bytes, store_columns
 from heddle.kernels.gemm.raster import item_count
@@ -17,6 +18,7 @@ DTYPES = {
     "sm_100": ("fp16", "bf16", "fp8_e4m3"),
 }
 """Operand types of the matrix instructions that the kernels use."""
+GATED_DTYPES = ("fp16", "bf16")
 SCHEDULES = {"sm_80": ("multistage",), "sm_90": ("cooperative", "pingpong"), "sm_100": ("tcgen05",)}
 SM80_TILE_K = (32, 64, 128, 256)
 """A row of a stage is copied by a whole number of lanes that divides a warp, and holds two steps of mma.m16n8k16."""
@@ -39,6 +41,13 @@ def check_problem(problem: GemmProblem, machine: Machine) -> None:
     if problem.dtype not in allowed:
         raise UserError(
             f"gemm on {machine.name} ({machine.architecture}) multiplies {', '.join(allowed)}; got {problem.dtype!r}"
+        )
+    if problem.gated and problem.dtype not in GATED_DTYPES:
+        raise UserError(f"silu_mul makes {', '.join(GATED_DTYPES)}: such products need scales in {problem.dtype}")
+    if problem.gated and problem.n % (2 * GATE_COLUMNS):
+        raise UserError(
+            f"silu_mul takes rows of B in groups of {2 * GATE_COLUMNS}, {GATE_COLUMNS} gates and their factors; "
+            f"n = {problem.n} is no multiple"
         )
     if machine.architecture == "sm_80":
         lane_bytes(problem)

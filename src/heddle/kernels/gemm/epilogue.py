@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from heddle.kernels.gemm.place import corner
+from heddle.kernels.gemm.place import corner, output_corner
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
-from heddle.lang import Builder, Index, Item, RegisterHandle, RegisterPart
+from heddle.lang import Builder, Item, RegisterHandle, RegisterPart
 
 STORE_ROW_BYTES = 128
 """A bulk store with the 128-byte swizzle writes boxes of at most 128 bytes a row."""
@@ -22,23 +22,25 @@ TMA_ALIGNMENT_BYTES = 16
 
 Chunks = Iterable[tuple[int, RegisterHandle | RegisterPart]]
 """Pairs of first column and registers, in the order in which they are stored."""
+Warps = tuple[int, int]
+"""Warps of a role along rows and columns of the tile."""
 
 
 def uses_tma_store(problem: GemmProblem, config: GemmConfig) -> bool:
     """Return whether C is stored by bulk copies: not on A100, and not where its rows are unaligned."""
-    return config.schedule != "multistage" and problem.n * problem.element_bytes % TMA_ALIGNMENT_BYTES == 0
+    return config.schedule != "multistage" and problem.output_cols * problem.element_bytes % TMA_ALIGNMENT_BYTES == 0
 
 
 def store_columns(problem: GemmProblem, config: GemmConfig) -> int:
-    """Return the columns of one store: a divisor of tile_n within the limits of a bulk store; the tile on A100."""
+    """Return the accumulator's columns of one store: a divisor of tile_n within a bulk store's limits; all on A100."""
     if config.schedule == "multistage":
         return config.tile_n
-    size = problem.element_bytes
-    limit = min(config.tile_n, STORE_ROW_BYTES // size, STORE_STAGE_BYTES // (config.tile_m * size))
+    size = problem.element_bytes / (1 + problem.gated)
+    limit = int(min(config.tile_n, STORE_ROW_BYTES // size, STORE_STAGE_BYTES // (config.tile_m * size)))
     if config.schedule == "tcgen05":  # a thread has one row of the tile, and each column is a register
         limit = min(limit, STORE_REGISTERS)
-    aligned = limit // FRAGMENT_PAIR_COLUMNS * FRAGMENT_PAIR_COLUMNS
-    wide = (cols for cols in range(aligned, 0, -FRAGMENT_PAIR_COLUMNS) if config.tile_n % cols == 0)
+    step = FRAGMENT_PAIR_COLUMNS * (1 + problem.gated)
+    wide = (cols for cols in range(limit // step * step, 0, -step) if config.tile_n % cols == 0)
     return next(wide, min(limit, config.tile_n))
 
 
@@ -46,7 +48,8 @@ def staging_bytes(problem: GemmProblem, config: GemmConfig) -> int:
     """Return the shared memory that one `Output` takes."""
     if not uses_tma_store(problem, config):
         return 0
-    return STORE_STAGES * config.tile_m * store_columns(problem, config) * problem.element_bytes
+    cols = store_columns(problem, config) // (1 + problem.gated)
+    return STORE_STAGES * config.tile_m * cols * problem.element_bytes
 
 
 class Output:
@@ -54,14 +57,14 @@ class Output:
 
     def __init__(self, k: Builder, problem: GemmProblem, config: GemmConfig) -> None:
         self.k, self.problem, self.config = k, problem, config
-        self.c_global = k.tensor("C", (problem.m, problem.n), problem.dtype, role="output")
+        self.c_global = k.tensor("C", (problem.m, problem.output_cols), problem.dtype, role="output")
         self.cols = store_columns(problem, config)
         if config.split_k > 1:
             self.workspace = k.tensor("W", (problem.m, problem.n), "fp32", role="workspace")
 
-    def writer(self, name: str, part: RegisterHandle | None, barrier: int) -> Writer:
-        """Return the code that stores tiles from one role, whose warps meet at named barrier `barrier`."""
-        return Writer(self, name, part, barrier)
+    def writer(self, name: str, part: RegisterHandle | None, barrier: int, warps: Warps) -> Writer:
+        """Return the code that stores tiles from one role, whose `warps` meet at named barrier `barrier`."""
+        return Writer(self, name, part, barrier, warps)
 
     def part(self, name: str, warps: int) -> RegisterHandle | None:
         """Declare the registers that partial sums come back to; without split-K none are needed."""
@@ -77,22 +80,25 @@ class Output:
 class Writer:
     """Stores tiles from one role; `part` holds the columns that come back from the workspace."""
 
-    def __init__(self, output: Output, name: str, part: RegisterHandle | None, barrier: int) -> None:
+    def __init__(self, output: Output, name: str, part: RegisterHandle | None, barrier: int, warps: Warps) -> None:
         self.output, self.k, self.part, self.barrier = output, output.k, part, barrier
         config, problem = output.config, output.problem
         self.by_tma = uses_tma_store(problem, config)
+        cols = output.cols // 2 if problem.gated else output.cols
+        shape = (config.tile_m, cols)
+        self.gated = self.k.registers(f"{name}_gated", shape, "fp32", warps=warps) if problem.gated else None
         if self.by_tma:
-            self.stage = self.k.shared(name, (config.tile_m, output.cols), problem.dtype, stages=STORE_STAGES)
+            self.stage = self.k.shared(name, shape, problem.dtype, stages=STORE_STAGES)
             self.ring = self.k.ring(f"{name}_ring", STORE_STAGES)
 
     def store(self, chunks: Chunks, item: Item) -> None:
         """Store this CTA's tile, or add it to the workspace, whose sum the last slice stores."""
         k, config = self.k, self.output.config
-        row, first = corner(k, item, config)
         if config.split_k == 1:
             for col, registers in chunks:
-                self._store_chunk(registers, row, first + col)
+                self._store_chunk(registers, item, col)
             return
+        row, first = corner(k, item, config)
         for col, registers in chunks:
             k.store(self.output.workspace[row, first + col], registers, reduce=True)
         assert self.part is not None
@@ -102,15 +108,21 @@ class Writer:
             k.wait_semaphore(item.semaphore, value=config.split_k * config.cluster)
             for col in range(0, config.tile_n, self.output.cols):
                 k.load(self.part, self.output.workspace[row, first + col])
-                self._store_chunk(self.part, row, first + col)
+                self._store_chunk(self.part, item, col)
 
     def drain(self) -> None:
         """Wait until shared memory may be given up."""
         if self.by_tma:
             self.k.tma_store_wait(pending=0)
 
-    def _store_chunk(self, registers: RegisterHandle | RegisterPart, row: Index, col: Index) -> None:
-        k, target = self.k, self.output.c_global[row, col]
+    def _store_chunk(self, registers: RegisterHandle | RegisterPart, item: Item, col: int) -> None:
+        """Store columns of the product, from the tile's column `col` on; gates are multiplied first."""
+        k, output = self.k, self.output
+        row, first = output_corner(k, item, output.problem, output.config)
+        if self.gated is not None:
+            k.gate(self.gated, registers)
+            registers, col = self.gated, col // 2
+        target = output.c_global[row, first + col]
         if not self.by_tma:
             k.store(target, registers)
             return

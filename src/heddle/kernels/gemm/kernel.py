@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels.gemm.candidates import candidates
@@ -16,7 +17,7 @@ from heddle.kernels.gemm.check import check_config, check_items, check_problem, 
 from heddle.kernels.gemm.native import NATIVE
 from heddle.kernels.gemm.raster import item_count, work_items
 from heddle.kernels.gemm.reference import reference
-from heddle.kernels.gemm.shape import TILE, GemmConfig, GemmProblem, ceil_div
+from heddle.kernels.gemm.shape import EPILOGUES, TILE, GemmConfig, GemmProblem, ceil_div
 from heddle.kernels.gemm.sm80 import gemm_sm80
 from heddle.kernels.gemm.sm90_cooperative import gemm_sm90_cooperative
 from heddle.kernels.gemm.sm90_pingpong import gemm_sm90_pingpong
@@ -41,10 +42,24 @@ class Gemm(Kernel[GemmConfig]):
         Parameter("n", int, 4096, "rows of B, columns of C"),
         Parameter("k", int, 4096, "columns of A and B, summed over"),
         Parameter("dtype", str, "fp16", "type of A, B and C", choices=("fp16", "bf16", "fp8_e4m3")),
-    )
+        Parameter(
+            "epilogue", str, "none",
+            "silu_mul: of 16 rows of B 8 are gates, 8 their factors, and C[m, n / 2] = silu(gate) * factor",
+            choices=EPILOGUES,
+        ),
+    )  # fmt: skip
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
     native = NATIVE
+
+    def candidates(self, machine: Machine, params: Mapping[str, Any], mode: str = "simt") -> list[Any]:
+        """Return the configurations worth trying. Raises UserError for an epilogue that mode fiber does not have."""
+        if mode == "fiber" and self.problem(params).epilogue != "none":
+            raise UserError(
+                f"the FIBER-native GEMM has no epilogue {self.problem(params).epilogue!r}",
+                hint="leave --mode out, or epilogue",
+            )
+        return super().candidates(machine, params, mode)
 
     def problem(self, params: Mapping[str, Any]) -> GemmProblem:
         """Return the checked problem."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -45,8 +46,9 @@ def k_slices(k_blocks: int, split_k: int) -> list[tuple[int, int]]:
 def work_items(problem: GemmProblem, config: GemmConfig, clusters: int, wave: int) -> dict[str, list[int]]:
     """Return the work items of `clusters` clusters, of which `wave` run at one time; one list an attribute.
 
-    row, col: corner of the cluster's tile; k_blocks: steps of tile_k. With split_k > 1 also k_begin (elements),
-    semaphore (index of the tile) and is_last. With the ping-pong schedule also turn0 and turn1: whose turn the item is.
+    row, col: corner of the cluster's tile; k_blocks: steps of tile_k. With gates also output_col, of C. With
+    split_k > 1 also k_begin (elements), semaphore (index of the tile) and is_last. With the ping-pong schedule
+    also turn0 and turn1: whose turn the item is.
     """
     height, width = config.tile_m * config.cluster_m, config.tile_n * config.cluster_n
     rows, cols = ceil_div(problem.m, height), ceil_div(problem.n, width)
@@ -55,14 +57,23 @@ def work_items(problem: GemmProblem, config: GemmConfig, clusters: int, wave: in
     part = np.arange(len(order)) % config.split_k
     blocks = np.array(slices)[part]
     columns = {"row": order[:, 0] * height, "col": order[:, 1] * width, "k_blocks": blocks[:, 1]}
+    if problem.gated:
+        columns["output_col"] = columns["col"] // 2
     if config.split_k > 1:
         columns["k_begin"] = blocks[:, 0] * config.tile_k
         columns["semaphore"] = order[:, 0] * cols + order[:, 1]
         columns["is_last"] = (part == config.split_k - 1).astype(np.int64)
+    if config.schedule in ("cooperative", "pingpong") and uneven_start(columns["k_blocks"].tolist()):
+        columns["k_more"] = columns["k_blocks"] - 1
     if config.schedule == "pingpong":
         odd = np.arange(len(order)) // clusters % 2
         columns["turn0"], columns["turn1"] = 1 - odd, odd
     return {name: column.tolist() for name, column in columns.items()}
+
+
+def uneven_start(k_blocks: Sequence[int]) -> bool:
+    """Return whether some items end with their first step and others do not: only these enter the loop over steps."""
+    return min(k_blocks) == 1 < max(k_blocks)
 
 
 def item_count(problem: GemmProblem, config: GemmConfig) -> int:

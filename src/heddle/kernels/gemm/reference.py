@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.ir.dtypes import NUMPY_NAMES
+from heddle.ir.tile_ops import GATE_COLUMNS
 from heddle.kernels.gemm.shape import GemmProblem
 
 
@@ -18,4 +19,9 @@ def reference(problem: GemmProblem, seed: int) -> tuple[dict[str, NDArray[Any]],
     dtype = np.dtype(NUMPY_NAMES[problem.dtype])
     a = generator.standard_normal((problem.m, problem.k)).astype(dtype)
     b = generator.standard_normal((problem.n, problem.k)).astype(dtype)
-    return {"A": a, "B": b}, {"C": a.astype(np.float64) @ b.astype(np.float64).T}
+    product = a.astype(np.float64) @ b.astype(np.float64).T
+    if problem.gated:
+        pairs = product.reshape(problem.m, -1, 2, GATE_COLUMNS)
+        gate, other = pairs[:, :, 0], pairs[:, :, 1]
+        product = (gate / (1 + np.exp(-gate)) * other).reshape(problem.m, problem.output_cols)
+    return {"A": a, "B": b}, {"C": product}

@@ -1,4 +1,8 @@
-"""Problem and configuration of a GEMM: C[m, n] = A[m, k] B[n, k]^T, B stored K-major, C of the input type."""
+"""Problem and configuration of a GEMM: C[m, n] = A[m, k] B[n, k]^T, B stored K-major, C of the input type.
+
+With the epilogue `silu_mul`, the first layer of Llama's FFN, B holds gate and up projection in turn, 8 rows each, and
+C[m, n / 2] = silu(A gate^T) * (A up^T).
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,29 @@ from heddle.ir.dtypes import dtype_bytes
 from heddle.kernels._kernel import TileParameter
 
 Schedule = Literal["multistage", "cooperative", "pingpong", "tcgen05"]
+Epilogue = Literal["none", "silu_mul"]
+EPILOGUES = ("none", "silu_mul")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmProblem:
-    """Sizes in elements and the type of A, B and C."""
+    """Sizes in elements and the type of A, B and C; n is that of B."""
 
     m: int
     n: int
     k: int
     dtype: str
+    epilogue: Epilogue = "none"
+
+    @property
+    def gated(self) -> bool:
+        """Whether two columns of the product make one of C."""
+        return self.epilogue == "silu_mul"
+
+    @property
+    def output_cols(self) -> int:
+        """Columns of C."""
+        return self.n // 2 if self.gated else self.n
 
     @property
     def element_bytes(self) -> int:

@@ -42,7 +42,7 @@ def gemm_sm100(
     empty = k.barrier("empty", arrivals=1, stages=stages)
     acc_full = k.barrier("acc_full", arrivals=1, stages=ACC_STAGES)
     acc_empty = k.barrier("acc_empty", arrivals=EPILOGUE_WARPS * ctas, stages=ACC_STAGES)
-    writer = output.writer("out", part, STORE_BARRIER)
+    writer = output.writer("out", part, STORE_BARRIER, (EPILOGUE_WARPS, 1))
     meet = k.cluster_sync if ctas > 1 else k.sync
 
     def read_accumulator() -> Chunks:

@@ -52,7 +52,7 @@ def gemm_sm80(k: Builder, problem: GemmProblem, config: GemmConfig, items: dict[
     b = k.shared("b", (config.tile_n, config.tile_k), problem.dtype, stages=stages)
     ring = k.ring("load", stages)
     acc = k.registers("acc", (config.tile_m, config.tile_n), "fp32", warps=config.warps)
-    writer = output.writer("out", acc, STORE_BARRIER)
+    writer = output.writer("out", acc, STORE_BARRIER, config.warps)
 
     def copy(item: Item, kb: Index | int, ahead: int) -> None:
         at_k = kb * config.tile_k + (item.k_begin if config.split_k > 1 else 0)

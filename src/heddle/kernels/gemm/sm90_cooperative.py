@@ -20,12 +20,12 @@ def gemm_sm90_cooperative(
     k.work_items(items, clusters=clusters)
     pipeline, output = Pipeline(k, problem, config, CONSUMER_WARPS), Output(k, problem, config)
     acc = k.registers("acc", (config.tile_m, config.tile_n), "fp32", warps=(CONSUMER_WARPS, 1))
-    writer = output.writer("out", output.part("part", CONSUMER_WARPS), STORE_BARRIER)
+    writer = output.writer("out", output.part("part", CONSUMER_WARPS), STORE_BARRIER, (CONSUMER_WARPS, 1))
 
     with k.role("consumer", warps=CONSUMER_WARPS, registers=CONSUMER_REGISTERS):
         pipeline.begin()
         for item in k.work():
-            pipeline.multiply(item, acc, min(items["k_blocks"]))
+            pipeline.multiply(item, acc, items["k_blocks"])
             pipeline.finish()
             writer.store(output.columns(acc), item)
         writer.drain()

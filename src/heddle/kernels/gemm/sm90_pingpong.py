@@ -28,7 +28,8 @@ def gemm_sm90_pingpong(
     for group in range(GROUPS):
         other = 1 - group
         acc = k.registers(f"acc{group}", (config.tile_m, config.tile_n), "fp32", warps=(GROUP_WARPS, 1))
-        writer = output.writer(f"out{group}", output.part(f"part{group}", GROUP_WARPS), STORE_BARRIERS[group])
+        part = output.part(f"part{group}", GROUP_WARPS)
+        writer = output.writer(f"out{group}", part, STORE_BARRIERS[group], (GROUP_WARPS, 1))
 
         with k.role(f"consumer{group}", warps=GROUP_WARPS, registers=CONSUMER_REGISTERS):
             pipeline.begin()
@@ -38,7 +39,7 @@ def gemm_sm90_pingpong(
                 mine, theirs = (item.turn0, item.turn1) if group == 0 else (item.turn1, item.turn0)
                 with k.when(mine):
                     k.sync(TURN_BARRIERS[group], warps=GROUPS * GROUP_WARPS)
-                    pipeline.multiply(item, acc, min(items["k_blocks"]))
+                    pipeline.multiply(item, acc, items["k_blocks"])
                     k.arrive(TURN_BARRIERS[other], warps=GROUPS * GROUP_WARPS)
                     pipeline.finish()
                     writer.store(output.columns(acc), item)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from heddle.kernels.gemm.place import corner, k_start
+from heddle.kernels.gemm.raster import uneven_start
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
-from heddle.lang import Builder, Cta, Item, RegisterHandle
+from heddle.lang import Builder, Cta, Index, Item, RegisterHandle
 
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 """What setmaxnreg gives a producer group and two consumer groups: 128 x 40 + 256 x 232 is within 65,536 registers."""
@@ -51,23 +54,33 @@ class Pipeline:
             k.tma_load(self.b[self.ring], b_box, self.full[self.ring], multicast=config.cluster_m)
             self.ring.advance()
 
-    def multiply(self, item: Item, acc: RegisterHandle, least_k_blocks: int) -> None:
-        """Consumer: acc = A B^T of the item; a stage goes back once the products after it are under way."""
+    def multiply(self, item: Item, acc: RegisterHandle, k_blocks: Sequence[int]) -> None:
+        """Consumer: acc = A B^T of an item; a stage goes back once the products after it are under way.
+
+        `k_blocks`: the steps of every item.
+        """
         k, ring = self.k, self.ring
         self.full.wait(ring)
         k.mma(acc, self.a[ring], self.b[ring], accumulate=False)
         k.mma_commit()
         self._read()
         ring.advance()
-        if least_k_blocks > 1:
-            for _ in k.range(item.k_blocks - 1, name="kb"):
-                self.full.wait(ring)
-                k.mma(acc, self.a[ring], self.b[ring])
-                k.mma_commit()
-                self._read()
-                k.mma_wait(pending=1)
-                self._release()
-                ring.advance()
+        if uneven_start(k_blocks):
+            with k.when(item.k_more):
+                self._other_steps(item.k_more, acc)
+        elif min(k_blocks) > 1:
+            self._other_steps(item.k_blocks - 1, acc)
+
+    def _other_steps(self, count: Index, acc: RegisterHandle) -> None:
+        k, ring = self.k, self.ring
+        for _ in k.range(count, name="kb"):
+            self.full.wait(ring)
+            k.mma(acc, self.a[ring], self.b[ring])
+            k.mma_commit()
+            self._read()
+            k.mma_wait(pending=1)
+            self._release()
+            ring.advance()
 
     def finish(self) -> None:
         """Consumer: wait for the last products and give their stage back."""

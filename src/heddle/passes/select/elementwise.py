@@ -329,7 +329,7 @@ def add_effects(
             if kind == "elementwise" and access.cols > 1:
                 column = columns[index] if columns else 0
                 access = replace(access, col=access.col + column, cols=min(access.cols, width))
-            elif kind == "row_reduce" and columns:
+            elif kind in ("row_reduce", "gate") and columns:
                 access = replace(access, col=access.col + columns[0], cols=columns[1])
             reads.append(access)
         written = writer.tile_band(dst, band)
