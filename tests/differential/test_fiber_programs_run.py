@@ -82,9 +82,23 @@ def outcome(program: WarpProgram, m: Machine, options: dict[str, str]) -> tuple[
     return result.cycles, result.stalls.tolist(), result.warnings
 
 
+def needed(program: WarpProgram) -> int | None:
+    """Return the pc of the first consumption that matters for certain; None if there is none.
+
+    A SETFIBER with ALL empties the pool: what its role should have given back before it is given back then, and unless
+    somebody writes it in between, nobody can tell.
+    """
+    entries = sorted(role.entry for role in program.roles)
+    for pc in filter(lambda pc: consumes(program.instructions[pc]), range(len(program.instructions))):
+        end = min([entry for entry in entries if entry > pc], default=len(program.instructions))
+        if not any(instruction.all_scope for instruction in program.instructions[pc:end]):
+            return pc
+    return None
+
+
 def with_bind(seeds: range) -> list[int]:
-    """Return the cases that consume something."""
-    return [seed for seed in seeds if any(map(consumes, random_fiber_case(seed)[0].instructions))]
+    """Return the cases that consume something that matters."""
+    return [seed for seed in seeds if needed(random_fiber_case(seed)[0]) is not None]
 
 
 def consumes(instruction: Instruction) -> bool:
@@ -94,10 +108,11 @@ def consumes(instruction: Instruction) -> bool:
 
 @pytest.mark.parametrize("seed", with_bind(range(8)))
 def test_a_consumption_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """The bits matter: without its first consumption a program hangs, leaves a datum or issues at other cycles."""
+    """The bits matter: without such a consumption a program hangs, leaves a datum or issues at other cycles."""
     monkeypatch.setattr("heddle.sim.reference.chip.QUIET_LIMIT_CYCLES", 3000)
     program, m, options = random_fiber_case(seed)
-    pc = next(pc for pc, i in enumerate(program.instructions) if consumes(i))
+    pc = needed(program)
+    assert pc is not None
     nop = dataclasses.replace(program.instructions[pc], op="NOP", bind=None)
     changed = (*program.instructions[:pc], nop, *program.instructions[pc + 1 :])
     without = dataclasses.replace(program, instructions=changed)
