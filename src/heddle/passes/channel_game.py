@@ -20,6 +20,7 @@ from heddle.passes.channel_order import TENSOR_FIRST, Order, tile_registers
 ITEMS = 3  # work items of the cluster that are played
 ALL = frozenset(range(SUBPARTITIONS))
 ANYONE = -1  # the part of a full bit that whoever consumes clears
+STEERING = {Unit.BIND, Unit.LOOP, Unit.SKIP, Unit.NEXT_ITEM, Unit.EXIT}
 ACTS_EVERY = {"warp": 1, "group": SUBPARTITIONS}  # of how many wefts one acts; of a role the first alone
 Place = tuple[int, int]
 """Subpartition and register, or `TENSOR_FIRST` + group of columns of tensor memory."""
@@ -113,6 +114,7 @@ class Game:
         self.pool = range(program.fiber.pool_first, program.fiber.pool_limit)
         self.bits: dict[Place, Bits] = {}
         self._touched: dict[tuple[int, int], Operands] = {}
+        self._behind: dict[tuple[int, int], int] = {}
         self.phases: dict[tuple[str, int], Phase] = {}
         self.arrivals = {barrier.name: barrier.arrivals for barrier in program.barriers}
         self.depths = {ring.name: ring.depth for ring in program.rings}
@@ -159,19 +161,40 @@ class Game:
         """Whether full and empty bits of a place order its accesses."""
         return place[1] in self.pool or place[1] >= TENSOR_FIRST
 
-    def _operands(self, weft: Weft, instruction: Instruction) -> Operands:
+    def _operands(self, weft: Weft, pc: int) -> Operands:
         """What an instruction touches that has bits; the same for all wefts of a role in one subpartition."""
-        key = (weft.pc, weft.home)
+        key = (pc, weft.home)
         if key not in self._touched:
+            instruction = self.program.instructions[pc]
             slots = tuple(tuple(self.pool_places(weft, (source,))) for source in instruction.src)
             read = self.pool_places(weft, _sources(instruction))
             self._touched[key] = Operands(slots, tuple(read), tuple(self.pool_places(weft, (instruction.dst,))))
         return self._touched[key]
 
+    def _is_idle(self, weft: Weft, pc: int) -> bool:
+        """Whether an instruction waits for nothing and changes nothing here."""
+        instruction = self.program.instructions[pc]
+        if instruction.barrier is not None or instruction.advance or OPCODES[instruction.op].unit in STEERING:
+            return False
+        operands = self._operands(weft, pc)
+        return not operands.read and not operands.written
+
+    def _pass_idle(self, weft: Weft) -> None:
+        """Let a weft issue what is idle from its next instruction on."""
+        key = (weft.pc, weft.home)
+        if key not in self._behind:
+            end = weft.pc
+            while self._is_idle(weft, end):
+                end += 1
+            self._behind.update({(pc, weft.home): end for pc in range(weft.pc, end + 1)})
+        if self._behind[key] != weft.pc:
+            weft.pc, weft.bound = self._behind[key], None
+
     # one instruction
 
     def _step(self, weft: Weft) -> bool:
-        """Try to issue the weft's next instruction."""
+        """Try to issue the weft's next instruction that is not idle."""
+        self._pass_idle(weft)
         instruction = self.program.instructions[weft.pc]
         unit = OPCODES[instruction.op].unit
         if not self._may_issue(weft, instruction, unit):
@@ -195,7 +218,7 @@ class Game:
             phase = weft.rings.get(instruction.barrier.ring or "", (0, 0))[1]
             weft.waits = f"mbarrier {instruction.barrier.name}"
             return self._phase(weft, instruction.barrier).parity != phase ^ instruction.barrier.flip
-        operands = self._operands(weft, instruction)
+        operands = self._operands(weft, weft.pc)
         for place in operands.read:
             if weft.home in self._bits(place).empty:
                 weft.waits = f"{name_of(place)}, which is empty"
@@ -210,14 +233,14 @@ class Game:
         """What the weft waited for tells it what others have done."""
         if unit is Unit.MBARRIER_WAIT and instruction.barrier is not None:
             self.order.passed(weft.number, self._key(weft, instruction.barrier))
-        operands = self._operands(weft, instruction)
+        operands = self._operands(weft, weft.pc)
         for place in operands.read:
             self.order.waited(weft.number, place, read=True)
         for place in operands.written:
             self.order.waited(weft.number, place, read=False)
 
     def _touch(self, weft: Weft, instruction: Instruction) -> None:
-        operands = self._operands(weft, instruction)
+        operands = self._operands(weft, weft.pc)
         if not operands.read and not operands.written:
             return
         bind = weft.bound or Bind()
@@ -284,7 +307,10 @@ class Game:
         return instruction.target if taken and instruction.target is not None else weft.pc + 1
 
     def _bits(self, place: Place) -> Bits:
-        return self.bits.setdefault(place, Bits())
+        bits = self.bits.get(place)
+        if bits is None:
+            bits = self.bits[place] = Bits()
+        return bits
 
     def _phase(self, weft: Weft, use: BarrierRef) -> Phase:
         return self.phases.setdefault(self._key(weft, use), Phase())

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from heddle.ir.opcodes import OPCODES, Unit
+from heddle.ir.verify_flow import reachable
 from heddle.ir.warp import RZ, Register, WarpProgram
-from heddle.ir.warp_fiber import TENSOR
+from heddle.ir.warp_fiber import SUBPARTITIONS, TENSOR
 from heddle.machine.spec import Machine
 from heddle.sim.core import layout_fiber as f
 
@@ -21,6 +22,7 @@ class BitUses:
     elsewhere: frozenset[int]  # named with a subpartition, and tested
     full: frozenset[int]  # some instruction may make them full
     shared: frozenset[int]  # E is not changed by issues and write-backs in their own subpartition alone
+    common: frozenset[int]  # more than one weft of a subpartition names them, or one of another does
 
 
 def numbers_of(register: Register | None, base: int) -> range:
@@ -42,6 +44,7 @@ def bit_uses(program: WarpProgram, machine: Machine, base: dict[int, int]) -> Bi
         elsewhere=frozenset(_named_from_elsewhere(program)),
         full=frozenset(_made_full(program, machine, base)),
         shared=frozenset(_shared(program, base)),
+        common=frozenset(_common(program)),
     )
 
 
@@ -51,6 +54,20 @@ def _named_from_elsewhere(program: WarpProgram) -> Iterator[int]:
             for source in instruction.src:
                 if source.place is not None and source.place >= 0:
                     yield from numbers_of(source, 0)
+
+
+def _common(program: WarpProgram) -> Iterator[int]:
+    """Yield registers that two roles name, a role with two wefts in a subpartition, or another subpartition."""
+    yield from _named_from_elsewhere(program)
+    owners: dict[int, str] = {}
+    for role in program.roles:
+        several = role.warps > SUBPARTITIONS
+        for pc in reachable(program, role):
+            instruction = program.instructions[pc]
+            for register in (instruction.dst, *instruction.src):
+                for number in numbers_of(register, role.base):
+                    if several or owners.setdefault(number, role.name) != role.name:
+                        yield number
 
 
 def _made_full(program: WarpProgram, machine: Machine, base: dict[int, int]) -> Iterator[int]:
@@ -65,7 +82,7 @@ def _made_full(program: WarpProgram, machine: Machine, base: dict[int, int]) -> 
 
 
 def _shared(program: WarpProgram, base: dict[int, int]) -> Iterator[int]:
-    """Yield registers that wefts of other subpartitions name, that a bind or DEPBAR.BIT empties, or a product fills."""
+    """Yield registers that wefts of other subpartitions name, or that a bind or DEPBAR.BIT empties."""
     yield from range(f.TENSOR_FIRST, f.BIT_WORDS << 6)
     yield from _named_from_elsewhere(program)
     for pc, instruction in enumerate(program.instructions):
@@ -74,7 +91,5 @@ def _shared(program: WarpProgram, base: dict[int, int]) -> Iterator[int]:
             yield from numbers_of(instruction.src[slot], base.get(pc, 0))
         if OPCODES[instruction.op].unit is Unit.BUSY_BIT:
             yield from numbers_of(instruction.src[0], base.get(pc, 0))
-        if is_matrix(instruction.op):
-            yield from numbers_of(instruction.dst, base.get(pc, 0))
         if instruction.all_scope and program.fiber is not None:
             yield from range(program.fiber.pool_first, program.fiber.pool_limit)

@@ -161,6 +161,7 @@ def _tested(row: Row, program: WarpProgram, where: SourceLocation | None, uses: 
         | f.FLAG_WRITES_POOL * _in_pool(program, dst)
         | f.FLAG_MAY_BE_FULL * (not uses.full.isdisjoint(numbers(dst)))
         | f.FLAG_PLAIN * uses.shared.isdisjoint(numbers(dst))
+        | f.FLAG_PRIVATE * (uses.shared | uses.common).isdisjoint(numbers(dst))
         | f.FLAG_LOCAL * uses.elsewhere.isdisjoint(numbers(dst))
     )
     if not row[f.Y_FLAGS] & f.FLAG_TESTS:

@@ -20,6 +20,7 @@ from heddle.sim.core.layout_fiber import (
     CHANGE_SET,
     FLAG_LOCAL,
     FLAG_PLAIN,
+    FLAG_PRIVATE,
     FLAG_READS,
     FLAG_READS_POOL,
     FLAG_WRITES_POOL,
@@ -70,7 +71,7 @@ def change_written(M: State, P: Program, warp: int, fiber: int, due: int, value:
     end = first + 2 * (tests >> 2 * TESTS_BITS)
     M[H_BITS_SET if value else H_BITS_CLEARED] += count_of(P[fiber + Y_DST])
     if P[fiber + Y_FLAGS] & FLAG_PLAIN:
-        change_plain(M, P, warp, first, end, due, value, t)
+        change_plain(M, P, warp, first, end, due, value, P[fiber + Y_FLAGS] & FLAG_PRIVATE, t)
         return
     views = views_of(M, warp, P[fiber + Y_FLAGS] & FLAG_LOCAL)
     for test in range(first, end, 2):
@@ -78,14 +79,17 @@ def change_written(M: State, P: Program, warp: int, fiber: int, due: int, value:
         empty_word(M, warp, own_place(M, warp), word, P[test + 1], due, value, views, t)
 
 
-def change_plain(M: State, P: Program, warp: int, first: int, end: int, due: int, value: int, t: int) -> None:
+def change_plain(
+    M: State, P: Program, warp: int, first: int, end: int, due: int, value: int, alone: int, t: int
+) -> None:
     """Do so for registers whose E nobody else changes, word by word of the tests from `first` to `end`."""
     sub, view = M[warp + W_SUB], M[warp + W_VIEW_OWN]
     for test in range(first, end, 2):
+        word, part = view + (P[test] >> TEST_BASE_BITS), P[test + 1]
         if value != 0:
-            set_plain(M, sub, view + (P[test] >> TEST_BASE_BITS), P[test + 1], t)
+            set_plain(M, sub, word, part, alone, t)
         else:
-            clear_plain(M, sub, view + (P[test] >> TEST_BASE_BITS), P[test + 1], due, t)
+            clear_plain(M, sub, word, part, due, alone, t)
 
 
 def change_full(M: State, warp: int, group: int, due: int, value: int, parts: int, t: int) -> None:
@@ -177,13 +181,13 @@ def issue_simple(M: State, P: Program, warp: int, fiber: int, t: int, read: int,
     end = test + 2 * (tests >> 2 * TESTS_BITS)
     M[H_BITS_SET] += count
     M[H_BITS_CLEARED] += count
-    sub, view = M[warp + W_SUB], M[warp + W_VIEW_OWN]
+    sub, view, flags = M[warp + W_SUB], M[warp + W_VIEW_OWN], P[fiber + Y_FLAGS]
     while test < end:
         word, part = view + (P[test] >> TEST_BASE_BITS), P[test + 1]
-        set_plain(M, sub, word, part, t)
-        clear_plain(M, sub, word, part, written, t)
+        set_plain(M, sub, word, part, flags & FLAG_PRIVATE, t)
+        clear_plain(M, sub, word, part, written, flags & FLAG_PRIVATE, t)
         test += 2
-    cta, flags = M[warp + W_CTA], P[fiber + Y_FLAGS]
+    cta = M[warp + W_CTA]
     if count != 0 or flags & FLAG_READS:
         M[cta + C_REST] = max(M[cta + C_REST], written if count != 0 else read)
     if flags & (FLAG_READS_POOL | FLAG_WRITES_POOL):

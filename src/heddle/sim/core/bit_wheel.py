@@ -18,6 +18,7 @@ from heddle.sim.core.layout import (
     INF,
     Q_BIT_WAIT,
     Q_HELD_NEXT,
+    Q_PASSED,
     Q_SENSITIVE,
     Q_WARPS,
     Q_WORDS,
@@ -88,12 +89,18 @@ def rouse_sensitive(M: State, sub: int, part: int, t: int) -> None:
             rouse(M, warp, t)
 
 
+def disturb(M: State, sub: int, part: int, t: int) -> None:
+    """Let a subpartition notice in cycle t that bits of these registers (of any word) have been set."""
+    M[sub + Q_PASSED] = 0
+    if M[sub + Q_SENSITIVE] != 0:
+        rouse_sensitive(M, sub, part, t)
+
+
 def make_in(M: State, sub: int, word: int, part: int, value: int, t: int) -> None:
     """Change bits of a view of E, in cycle t, and let those be looked at in its subpartition whom that concerns."""
     if value != 0:
         M[word] |= part
-        if M[sub + Q_SENSITIVE] != 0:
-            rouse_sensitive(M, sub, part, t)
+        disturb(M, sub, part, t)
     else:
         M[word] &= ~part
         if M[sub + Q_BIT_WAIT] != 0:
@@ -104,8 +111,7 @@ def make_full(M: State, sub: int, at: int, part: int, parts: int, value: int, t:
     """Do so for parts of F, and for all parts together."""
     change_parts(M, at, part, parts, value)
     if value != 0:
-        if M[sub + Q_SENSITIVE] != 0:
-            rouse_sensitive(M, sub, part, t)
+        disturb(M, sub, part, t)
     elif M[sub + Q_BIT_WAIT] != 0:
         rouse_waiters(M, sub, at + ROW_ANY * BIT_WORDS, part, t)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heddle.sim.core.accounting import credit
 from heddle.sim.core.arbiter import queue_of_sub
-from heddle.sim.core.bits import bit, ctz, drop_lowest
+from heddle.sim.core.bits import bit, cold, ctz, drop_lowest
 from heddle.sim.core.blocked import NOT_SELECTED, blocked_by, credit_blocked, pipe_until, ports_until, queue_until
 from heddle.sim.core.clears import clear_due
 from heddle.sim.core.heap import Program, State
@@ -24,6 +24,7 @@ from heddle.sim.core.layout import (
     Q_BLOCKED,
     Q_HELD,
     Q_HELD_NEXT,
+    Q_PASSED,
     Q_SENSITIVE,
     Q_WARPS,
     QUEUE_NONE,
@@ -164,18 +165,19 @@ def is_ready(M: State, P: Program, sub: int, warp: int, t: int) -> bool:
     flags = P[row + P_FLAGS]
     if flags & FLAGS_BY_OR_QUEUE and is_off(M, P, warp, row):
         return True
-    if flags & FLAG_BITS:
+    own = bit(M[warp + W_BIT])
+    if flags & FLAG_BITS and M[sub + Q_PASSED] & own == 0:
         fiber = fiber_row(M, row)
         wait = find_empty(M, P, warp, fiber, t)
         if wait != 0:
-            wait_for(M, sub, warp, wait)
-            held(M, P, sub, warp, POOL_EMPTY, clear_due(M, sub, wait), t)
+            wait_empty(M, P, sub, warp, wait, t)
             return False
         wait = find_full(M, P, warp, fiber) if flags & FLAG_FULL else 0
         if wait != 0:
-            wait_for(M, sub, warp, wait)
-            held(M, P, sub, warp, POOL_FULL, watch(M, P, sub, warp, fiber, t), t)
+            wait_full(M, P, sub, warp, wait, fiber, t)
             return False
+        if P[fiber + Y_ACCUMULATOR] == 0:
+            M[sub + Q_PASSED] |= own
     queue = place_until(M, P, sub, warp, row) if flags & FLAGS_BY_OR_QUEUE else 0
     pipe = pipe_until(M, P, sub, row)
     until = max(pipe, queue)
@@ -186,6 +188,20 @@ def is_ready(M: State, P: Program, sub: int, warp: int, t: int) -> bool:
     reason = blocked_by(P, P[row + P_COLD], queue, pipe, t)
     held(M, P, sub, warp, reason, sure_until(M, P, sub, warp, row, queue, pipe, t), t)
     return False
+
+
+@cold
+def wait_empty(M: State, P: Program, sub: int, warp: int, wait: int, t: int) -> None:
+    """Let a candidate wait until a register that it reads is full."""
+    wait_for(M, sub, warp, wait)
+    held(M, P, sub, warp, POOL_EMPTY, clear_due(M, sub, wait), t)
+
+
+@cold
+def wait_full(M: State, P: Program, sub: int, warp: int, wait: int, fiber: int, t: int) -> None:
+    """Let a candidate wait until a register that it writes is empty; meanwhile one that it reads may become so."""
+    wait_for(M, sub, warp, wait)
+    held(M, P, sub, warp, POOL_FULL, watch(M, P, sub, warp, fiber, t), t)
 
 
 def wait_for(M: State, sub: int, warp: int, wait: int) -> None:

@@ -7,7 +7,7 @@ cycle is taken back, because a set wins (docs/reference/fiber.md, section 3).
 
 from __future__ import annotations
 
-from heddle.sim.core.bit_wheel import catch_up, give_change, rouse_sensitive, rouse_waiters, take_change
+from heddle.sim.core.bit_wheel import catch_up, disturb, give_change, rouse_waiters, take_change
 from heddle.sim.core.bits import bit, cold, ctz, drop_lowest, rotated
 from heddle.sim.core.heap import State, post
 from heddle.sim.core.layout import (
@@ -19,7 +19,7 @@ from heddle.sim.core.layout import (
     Q_CLEARS,
     Q_CLEARS_NEXT,
     Q_CLEARS_USED,
-    Q_SENSITIVE,
+    Q_SET_AT,
     Q_SM,
     Q_WORDS,
     S_DUE,
@@ -40,13 +40,17 @@ from heddle.sim.core.layout_fiber import (
 )
 
 
-def set_plain(M: State, sub: int, word: int, part: int, t: int) -> None:
-    """Set bits of a word for an issue of this subpartition in cycle t, seen from cycle t + 1 on."""
+def set_plain(M: State, sub: int, word: int, part: int, alone: int, t: int) -> None:
+    """Set bits of a word for an issue of this subpartition in cycle t, seen from cycle t + 1 on.
+
+    `alone`: no other weft tests them, and the one that issues tests nothing meanwhile.
+    """
     M[word] |= part
+    M[sub + Q_SET_AT] = t
     if M[sub + Q_CLEARS_NEXT] == t + 1:
         take_back(M, sub, word, part, t + 1)
-    if M[sub + Q_SENSITIVE] != 0:
-        rouse_sensitive(M, sub, part, t + 1)
+    if alone == 0:
+        disturb(M, sub, part, t + 1)
 
 
 @cold
@@ -62,18 +66,23 @@ def take_back(M: State, sub: int, word: int, part: int, due: int) -> None:
         change = M[change + N_NEXT]
 
 
-def clear_plain(M: State, sub: int, word: int, part: int, due: int, t: int) -> None:
-    """Clear in cycle `due` bits of a word that have been set for cycle t + 1, in which the set wins; t is now."""
+def clear_plain(M: State, sub: int, word: int, part: int, due: int, alone: int, t: int) -> None:
+    """Clear in cycle `due` bits of a word that have been set for cycle t + 1, in which the set wins; t is now.
+
+    Those who wait for them are looked at in that cycle; there are none if `alone`.
+    """
     if due <= t + 1:
         return
     if due - t >= WHEEL:
         post(M, due - 1, EV_CLEAR, word, part, sub)
         return
     add_clear(M, sub, word, part, due)
+    if alone == 0 and M[sub + Q_BIT_WAIT] != 0:
+        rouse_waiters(M, sub, word, part, due)
 
 
 def add_clear(M: State, sub: int, word: int, part: int, due: int) -> None:
-    """Put a clear into the wheel; those who wait for it are looked at in its cycle."""
+    """Put a clear into the wheel."""
     own = bit(due & (WHEEL - 1))
     slot = M[sub + Q_CLEARS] + (due & (WHEEL - 1)) * D_SLOT_WORDS
     if M[sub + Q_CLEARS_USED] & own == 0:
@@ -89,8 +98,6 @@ def add_clear(M: State, sub: int, word: int, part: int, due: int) -> None:
             return
         M[change + N_AT], M[change + N_PART], M[change + N_NEXT] = word, part, M[slot + D_MORE]
         M[slot + D_MORE] = change
-    if M[sub + Q_BIT_WAIT] != 0:
-        rouse_waiters(M, sub, word, part, due)
 
 
 def happen_clear(M: State, word: int, part: int, sub: int, t: int) -> None:
@@ -98,6 +105,8 @@ def happen_clear(M: State, word: int, part: int, sub: int, t: int) -> None:
     if M[sub + Q_CLEARS_NEXT] <= t:
         make_clears(M, sub, t)
     add_clear(M, sub, word, part, t + 1)
+    if M[sub + Q_BIT_WAIT] != 0:
+        rouse_waiters(M, sub, word, part, t + 1)
 
 
 def make_clears(M: State, sub: int, t: int) -> None:

@@ -145,6 +145,8 @@ Q_QUEUE = 142  # address of its matrix queue
 Q_CLEARS = 143  # address of its wheel of clears (`layout_fiber`, D_), ...
 Q_CLEARS_USED = 144  # ... mask of slots in use, ...
 Q_CLEARS_NEXT = 145  # ... cycle of the first ones
+Q_PASSED = 150  # mask of candidates whose bits let them pass when last looked at, which nothing has changed since
+Q_SET_AT = 151  # last cycle in which an issue here set bits that belong to FLAG_PLAIN
 Q_WORDS = 152  # an odd number of cache lines
 
 # ---- SM

@@ -95,7 +95,7 @@ O_START = 16  # ticks
 O_NUMBER = 17  # of the collective
 O_STAGE = 18  # of the ring that the log shows
 O_ITEM = 19
-O_LOCAL = 20  # FLAG_LOCAL
+O_FLAGS = 20  # Y_FLAGS
 O_WORDS = 24
 
 # ---- matrix queue of a subpartition
@@ -173,6 +173,7 @@ FLAG_WRITES_POOL = 128
 FLAG_LOCAL = 256  # no instruction names its destination from another subpartition: only one view of E is tested
 FLAG_MAY_BE_FULL = 512  # some instruction makes a register of its destination full
 FLAG_PLAIN = 1024  # E of its destination is changed by issues and write-backs in its own subpartition alone
+FLAG_PRIVATE = 4096  # FLAG_PLAIN, and no other weft names its destination
 FLAG_SIMPLE = 2048  # it changes no other bits than those, in the way of a pipe
 
 GROUP_OWN, GROUP_PLACE = 0, 1  # a group in the weft's own subpartition, or in that of (kind - GROUP_PLACE)

@@ -6,9 +6,9 @@ docs/reference/fiber.md, section 3, rules 1 and 3.
 from __future__ import annotations
 
 from heddle.sim.core.bit_changes import begin_bits, consume_bits, note_end, views_of
-from heddle.sim.core.bit_wheel import send, send_now
+from heddle.sim.core.bit_wheel import rouse_waiters, send, send_now
 from heddle.sim.core.bit_words import part_of
-from heddle.sim.core.bits import ctz, span
+from heddle.sim.core.bits import cold, ctz, span
 from heddle.sim.core.heap import Program, State, post
 from heddle.sim.core.layout import (
     C_POOL_UNKNOWN,
@@ -17,16 +17,26 @@ from heddle.sim.core.layout import (
     EV_WRITE_BACK,
     H_ERROR,
     INF,
+    Q_BIT_WAIT,
+    Q_LAST,
+    Q_LAST_ROW,
+    Q_SET_AT,
+    Q_WARPS,
     W_CTA,
     W_ITEM_INDEX,
     W_OP_HEAD,
     W_OP_TAIL,
     W_OPS,
     W_OWNER,
+    W_REGISTERS,
     W_SM,
+    W_SUB,
+    W_VIEW_OWN,
+    W_WORDS,
 )
 from heddle.sim.core.layout_fiber import (
     FLAG_LOCAL,
+    FLAG_PLAIN,
     FLAG_READS,
     FLAG_READS_POOL,
     FLAG_WRITES_POOL,
@@ -36,10 +46,10 @@ from heddle.sim.core.layout_fiber import (
     O_DROP,
     O_END,
     O_FIRST,
+    O_FLAGS,
     O_GROUP,
     O_ISSUED,
     O_ITEM,
-    O_LOCAL,
     O_NUMBER,
     O_OWNER,
     O_ROW,
@@ -105,7 +115,7 @@ def begin_op(M: State, P: Program, warp: int, row: int, t: int) -> int:
     M[op + O_END], M[op + O_OWNER] = INF, M[warp + W_OWNER]
     M[op + O_ROW], M[op + O_ISSUED], M[op + O_WARP] = row, t, warp
     M[op + O_GROUP], M[op + O_NUMBER], M[op + O_START] = -1, -1, INF
-    M[op + O_ITEM], M[op + O_LOCAL] = M[warp + W_ITEM_INDEX], P[fiber + Y_FLAGS] & FLAG_LOCAL
+    M[op + O_ITEM], M[op + O_FLAGS] = M[warp + W_ITEM_INDEX], P[fiber + Y_FLAGS]
     count_unknown(M, P, warp, fiber, 1)
     return op
 
@@ -132,7 +142,7 @@ def end_op(M: State, P: Program, op: int, read: int, written: int, t: int) -> No
         post(M, written, EV_WRITE_BACK, op, 0, 0)
 
 
-def write_back(M: State, op: int, t: int) -> None:
+def write_back(M: State, P: Program, op: int, t: int) -> None:
     """Clear E of the accumulators of an operation in the cycle of its write-back, but for those that it left alone."""
     begin, count = 0, M[op + O_COUNT]
     while begin < count:
@@ -144,16 +154,20 @@ def write_back(M: State, op: int, t: int) -> None:
         begin = (word << 6) + ctz(kept)
         stop = M[op + O_DROP + word] & span(begin & 63, 63)
         end = (word << 6) + (ctz(stop) if stop != 0 else 64)
-        clear_accumulators(M, op, M[op + O_FIRST] + begin, min(end, count) - begin, t)
+        clear_accumulators(M, P, op, M[op + O_FIRST] + begin, min(end, count) - begin, t)
         begin = end
 
 
-def clear_accumulators(M: State, op: int, first: int, count: int, t: int) -> None:
+def clear_accumulators(M: State, P: Program, op: int, first: int, count: int, t: int) -> None:
     """Clear E of some accumulators of an operation, seen from cycle t on in its own subpartition."""
-    warp, later = M[op + O_WARP], M[H_DELAY]
-    place, sm, views = own_place(M, warp), M[warp + W_SM], views_of(M, warp, M[op + O_LOCAL])
-    what, own = place << WHAT_PLACE_SHIFT, 1 << place
     M[H_BITS_CLEARED] += count
+    if M[op + O_FLAGS] & FLAG_PLAIN:
+        for word in range(first >> 6, (first + count + 63) >> 6):
+            clear_own(M, P, M[op + O_WARP], word, part_of(first, count, word), t)
+        return
+    warp, later = M[op + O_WARP], M[H_DELAY]
+    place, sm, views = own_place(M, warp), M[warp + W_SM], views_of(M, warp, M[op + O_FLAGS] & FLAG_LOCAL)
+    what, own = place << WHAT_PLACE_SHIFT, 1 << place
     for word in range(first >> 6, (first + count + 63) >> 6):
         at, part = place_bits(M, warp, place) + word, part_of(first, count, word)
         if later == 0 or views == own:
@@ -161,6 +175,27 @@ def clear_accumulators(M: State, op: int, first: int, count: int, t: int) -> Non
         else:
             send_now(M, sm, at, part, what | own, 0, t)
             send(M, sm, at, part, what | (views & ~own), 0, t + later, t)
+
+
+def clear_own(M: State, P: Program, warp: int, number: int, part: int, t: int) -> None:
+    """Clear E of registers of a word, in the weft's own subpartition alone, but for what an issue has just set."""
+    sub, word = M[warp + W_SUB], M[warp + W_VIEW_OWN] + number
+    if M[sub + Q_SET_AT] == t - 1:
+        part &= ~just_set(M, P, sub, warp, number)
+    M[word] &= ~part
+    if M[sub + Q_BIT_WAIT] != 0:
+        rouse_waiters(M, sub, word, part, t)
+
+
+@cold
+def just_set(M: State, P: Program, sub: int, warp: int, number: int) -> int:
+    """Return which registers of a word of the weft's FIBER-thread the last issue of its subpartition has set."""
+    last = M[sub + Q_WARPS] + M[sub + Q_LAST] * W_WORDS
+    group = P[fiber_row(M, M[sub + Q_LAST_ROW]) + Y_DST]
+    first, count = number_of(group), count_of(group)
+    if M[last + W_REGISTERS] != M[warp + W_REGISTERS] or first >= (number + 1) << 6 or first + count <= number << 6:
+        return 0
+    return part_of(first, count, number)
 
 
 def end_collective(M: State, P: Program, warp: int, n: int, read: int, written: int, t: int) -> None:

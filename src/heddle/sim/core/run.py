@@ -106,17 +106,17 @@ def happen(M: State, P: Program, L: State, event: int, t: int) -> None:
         if M[H_SCHEDULE] == SCHEDULE_LAUNCH:
             launch_next(M, P, where, t)
     elif kind > EV_LOST:
-        happen_to_wefts(M, kind, where, row, sm, t)
+        happen_to_wefts(M, P, kind, where, row, sm, t)
 
 
-def happen_to_wefts(M: State, kind: int, where: int, change: int, sm: int, t: int) -> None:
+def happen_to_wefts(M: State, P: Program, kind: int, where: int, change: int, sm: int, t: int) -> None:
     """Let an event of a program with SETFIBERs or bits take effect."""
     if kind == EV_MEET:
         M[where + C_MEETS], M[H_MEETING] = 2, 1
     elif kind == EV_BIT:
         happen_bit(M, where, change, sm, t)
     elif kind == EV_WRITE_BACK:
-        write_back(M, where, t)
+        write_back(M, P, where, t)
     elif kind == EV_CLEAR:
         happen_clear(M, where, change, sm, t)
     else:
@@ -150,6 +150,20 @@ def step(M: State, P: Program, L: State, X: State, i: int, t: int) -> None:
         M[M[H_NEXT] + i] = soon
 
 
+def step_alone(M: State, P: Program, L: State, X: State, t: int, until: int) -> int:
+    """Simulate the only SM from cycle t on, while nothing else happens; return the last cycle that was simulated."""
+    sm, following = M[H_SM], M[H_NEXT]
+    if M[following] > t:
+        return t
+    while True:
+        M[following] = step_sm(M, P, L, X, sm, t)
+        soon = M[following]
+        if soon >= min(until, next_event(M)) or M[H_ERROR] | M[H_ANCHOR_HIT] | M[H_DRAINING] != 0:
+            return t
+        t = soon
+        M[H_TIME] = t
+
+
 def run(M: State, P: Program, L: State, X: State, F: State, until: int) -> int:
     """Simulate up to cycle `until` (excluded) and say why it stopped: DONE, PAUSED, DEADLOCK, LOG_FULL or BROKEN."""
     while True:
@@ -163,8 +177,11 @@ def run(M: State, P: Program, L: State, X: State, F: State, until: int) -> int:
         if M[H_LOG] != 0 and M[H_LOG_COUNT] + M[H_FULL_LOG] + M[H_HEAP_COUNT] > M[H_LOG_CAPACITY]:
             return LOG_FULL
         begin_cycle(M, P, L, t)
-        for i in range(M[H_SMS]):
-            step(M, P, L, X, i, t)
+        if M[H_SMS] == 1 and M[H_LOG] == 0 and M[H_IDEAL] == 0:
+            t = step_alone(M, P, L, X, t, until)
+        else:
+            for i in range(M[H_SMS]):
+                step(M, P, L, X, i, t)
         if M[H_DRAINING] != 0:
             end_drained(M, t)
         M[H_TIME] = t + 1

@@ -12,6 +12,7 @@ from heddle.sim.core.layout import (
     Q_CLEARS,
     Q_CLEARS_NEXT,
     Q_CLEARS_USED,
+    Q_SET_AT,
     Q_WORDS,
     S_DUE,
     S_INDEX,
@@ -76,6 +77,7 @@ def shift_clears(M: State, sub: int, t: int, cycles: int) -> None:
         turn(M, M[sub + Q_CLEARS] + k, cycles, D_SLOT_WORDS)
     M[sub + Q_CLEARS_USED] = rotated(M[sub + Q_CLEARS_USED], -cycles & (WHEEL - 1))
     later(M, sub + Q_CLEARS_NEXT, t, cycles)
+    later(M, sub + Q_SET_AT, t - 1, cycles)
 
 
 def shift_queue(M: State, queue: int, t: int, cycles: int) -> None:

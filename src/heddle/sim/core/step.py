@@ -37,6 +37,7 @@ from heddle.sim.core.layout import (
     Q_INDEX,
     Q_LAST,
     Q_NEXT,
+    Q_PASSED,
     Q_RING,
     Q_RING_USED,
     Q_WARPS,
@@ -183,6 +184,7 @@ def step_wefts(M: State, P: Program, L: State, X: State, sub: int, t: int) -> No
         credit(M, P, warp, NOT_SELECTED, t)
         if may_issue(M, P, sub, warp, t):
             M[sub + Q_CANDIDATES] &= ~bit(i)
+            M[sub + Q_PASSED] &= ~bit(i)
             issue_weft(M, P, L, X, sub, warp, t)
         else:
             credit(M, P, warp, READ_PORT, t + 1)
