@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine_builder import R, op
-from fiber_builder import at, bind, bit, fiber_machine, fiber_program, issued, nops, run_fiber, spans, states
+from fiber_builder import LATENCY, at, bind, bit, fiber_machine, fiber_program, issued, nops, run_fiber, spans, states
 from heddle.errors import UserError
 from heddle.ir.warp import RZ, Instruction, Register
 from heddle.ir.warp_fiber import TENSOR
@@ -328,3 +328,12 @@ def test_accumulators_in_tensor_memory_have_bits_of_their_own() -> None:
     assert products[-2] == loads[1] + transfer  # before the EXIT
     assert loads[3] == complete[1]
     assert chip.warnings == []
+
+
+@pytest.mark.parametrize(("before", "waits"), [(2, 2), (1, LATENCY), (0, LATENCY)])
+def test_a_set_wins_over_a_write_back_that_falls_on_its_cycle(before: int, waits: int) -> None:
+    """A younger write issues some cycles before accumulators are written back, which clears what is set until then."""
+    written = 1 + PRODUCTS + TAIL
+    code = [wmma(first=True), *nops(written - 1 - before), op("MOV", dst=at(36)), op("FADD", dst=at(80), src=(at(36),))]
+    *_, younger, reader, _ = issued(run({0: code}), 0)
+    assert (younger, reader) == (written - before, written - before + waits)
