@@ -101,3 +101,14 @@ def test_the_mapping_is_named_in_what_people_read() -> None:
            "cycles": 1000, "clock_mhz": 1500.0, "provenance": {"clock_source": "given"},
            "choice": {"origin": "shipped, found by heddle tune gemm"}}  # fmt: skip
     assert headline(row).endswith("\nmapping: shipped, found by heddle tune gemm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", mappings.shipped(), ids=lambda row: f"{row['architecture']} {row['where']}")
+def test_what_is_shipped_is_what_a_search_finds_within_a_hundredth(row: Mapping[str, Any], result_cache: Path) -> None:
+    gpu = {"sm_80": "a100", "sm_90": "h100", "sm_100": "b200"}[row["architecture"]]
+    sizes = {**row["where"], "batch": 1, "heads_q": 16, "seqlen_q": 2048}
+    question = request(row["kernel"], gpu, mode="fiber", texts=sizes)
+    shipped_one = mappings.configuration(question, mappings.Winner(pins=row["pins"], origin=""))
+    tried = tune(row["kernel"], gpu, jobs=1, texts=sizes)["tried"]
+    assert min(tried.values()) > 0.99 * tried[shipped_one.label()]
