@@ -94,6 +94,26 @@ def test_weights_of_8_bits_are_rounded_in_pairs_and_regrouped_by_two_permutes_fo
     assert (mix["QGMMA"], mix["F2FP"], mix["PRMT"]) == (4 + 8, 64, 32)
 
 
+def test_elements_of_o_are_stored_one_by_one_with_an_address_each() -> None:
+    params = {"batch": 1, "heads_q": 1, "seqlen_q": 512, "head_dim": 128, "dtype": "fp8_e4m3"}
+    program = compile_kernel("attention", machine("h100"), params, config(params, tile_n=256))
+    code = program.instructions[: program.roles[1].entry]
+    end = next(pc for pc, row in enumerate(code) if row.op == "FENCE")
+    start = max(pc for pc, row in enumerate(code[:end]) if row.op == "BAR.SYNC")
+    mix = Counter(row.op for row in code[start:end])
+    assert [mix[op] for op in ("STS", "LOP3", "IADD3", "SHF", "PRMT", "F2FP")] == [64, 128, 64, 64, 32, 32]
+    assert len(code[start:end]) == pytest.approx(450, rel=0.02)  # compiled with CUDA 13.0
+
+
+def test_o_is_rescaled_before_the_turn() -> None:
+    params = {"batch": 1, "heads_q": 1, "seqlen_q": 1024, "head_dim": 128}
+    program = compile_kernel("attention", machine("h100"), params, config(params))
+    code = program.instructions[: program.roles[1].entry]
+    first, last = [(row.target or 0, pc) for pc, row in enumerate(code) if row.op == "LOOP"][-1]
+    turn = next(pc for pc in range(first, last) if code[pc].op == "BAR.SYNC")
+    assert Counter(row.op for row in code[first:turn])["FMUL"] == 64
+
+
 @pytest.mark.parametrize(
     ("params", "changes", "problem"),
     [

@@ -135,12 +135,14 @@ class StoreGlobal(Op):
 class StoreShared(Op):
     """Register tile (converted to the shared tile's dtype) -> shared, by stmatrix (sm_90 on) or stores.
 
-    The part that is stored has the size of `dst` and begins at column `src_col` of the register tile.
+    The part that is stored has the size of `dst` and begins at column `src_col` of the register tile. `by_element`:
+    each 16-bit element by a store of its own, with an address of its own.
     """
 
     dst: SharedRef
     src: str
     src_col: int = 0
+    by_element: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

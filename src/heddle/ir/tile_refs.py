@@ -30,7 +30,9 @@ class RegisterTile:
     vector of which every warp has a copy.
 
     `read_by` (pool tensors): each weft of the reading role reads its own rows; or "all": wefts read all rows wherever
-    they lie, up to one weft in each subpartition, as second operand of products or quarter by quarter.
+    they lie, up to one weft in each subpartition, as second operand of products or quarter by quarter. `overlays`
+    names an fp32 tile of the same shape whose registers, from the first on, this one takes while its elements are
+    regrouped into it (`cast_regrouped`); they are gone then.
     """
 
     name: str
@@ -40,6 +42,7 @@ class RegisterTile:
     warp_grid: tuple[int, int]
     read_by: Literal["own", "all"] = "own"
     spread: Literal["fragments", "rows"] = "fragments"
+    overlays: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile_walk import references, walk
+from heddle.ir.tile_walk import references, register_writes, walk
 from heddle.ir.warp_fiber import SUBPARTITIONS
 
 MAX_BOX_ROWS = 256
@@ -74,6 +74,8 @@ def _overlays(program: tile.TileProgram) -> None:
     """A tile that overlays another has its stages and rows, and lies inside its columns."""
     for shared in program.shared:
         _shared_overlay(shared, program)
+    for registers in program.registers:
+        _register_overlay(registers, program)
     by_name = {memory.name: memory for memory in program.tensor_memory}
     for memory in program.tensor_memory:
         if memory.overlays is None:
@@ -103,6 +105,26 @@ def _shared_overlay(shared: tile.SharedTile, program: tile.TileProgram) -> None:
             f"{shared.name!r} ({shared.stages} x {shared.rows} rows of {size} bytes) does not lie inside "
             f"{under.name!r} ({under.stages} x {under.rows} rows of {room} bytes)"
         )
+
+
+def _register_overlay(over: tile.RegisterTile, program: tile.TileProgram) -> None:
+    """A tile that overlays another has its shape, and is made from it, column by column, by `cast_regrouped` alone."""
+    if over.overlays is None:
+        return
+    under = next((t for t in program.registers if t.name == over.overlays and t.overlays is None), None)
+    alike = under and (over.rows, over.cols, over.warp_grid) == (under.rows, under.cols, under.warp_grid)
+    if under is None or not alike or under.dtype != "fp32":
+        raise UserError(f"{over.name!r} overlays {over.overlays!r}, which is no fp32 register tile of its shape")
+    for op, _ in walk(program):
+        if over.name in register_writes(op) and not _regroups(op, under.name):
+            raise UserError(f"{over.name!r} lies in {under.name!r}: only cast_regrouped fills it", where=op.where)
+
+
+def _regroups(op: tile.Op, source: str) -> bool:
+    """Whether an operation regroups columns of `source` into the same columns of another tile."""
+    if not isinstance(op, tile.Elementwise) or op.function != "cast_regrouped":
+        return False
+    return op.sources == (source,) and (op.source_cols or (0,)) == (op.dst_col,)
 
 
 class _Tiles:

@@ -90,15 +90,23 @@ class Builder(FiberOps):
         *,
         warps: tuple[int, int],
         spread: Literal["fragments", "rows"] = "fragments",
+        overlays: RegisterHandle | None = None,
     ) -> RegisterHandle:
         """Declare a tile in registers, spread over `warps` = (along rows, along columns) of the role that uses it.
 
         As matrix fragments; or, with `spread="rows"`, whole rows to each warp, which has them over all its lanes, for
-        kernels without products. Such a tile of one row is a row vector: every warp has a copy.
+        kernels without products. Such a tile of one row is a row vector: every warp has a copy. `overlays`: it takes
+        registers of another tile, from which it is made by `cast_regrouped` alone.
         """
         self._new(name, shape, dtype)
         declared = tile.RegisterTile(
-            name=name, rows=shape[0], cols=shape[1], dtype=dtype, warp_grid=warps, spread=spread
+            name=name,
+            rows=shape[0],
+            cols=shape[1],
+            dtype=dtype,
+            warp_grid=warps,
+            spread=spread,
+            overlays=overlays.tile.name if overlays else None,
         )
         self._declared.registers.append(declared)
         return RegisterHandle(declared)

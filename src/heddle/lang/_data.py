@@ -163,10 +163,12 @@ class DataOps(SyncOps):
         *,
         reduce: bool = False,
         wait: bool = True,
+        by_element: bool = False,
     ) -> None:
         """Store a register tile, or columns of it, converted to the destination's type; `reduce`: add.
 
-        To tensor memory, `wait=False` leaves the wait to a later such store, which waits for all.
+        To tensor memory, `wait=False` leaves the wait to a later such store, which waits for all. To shared memory,
+        `by_element` stores 16-bit elements one by one, as code does whose layout has no wider stores.
         """
         (name, col, rows, cols), where = _register(src, "the source"), caller()
         if isinstance(dst, GlobalBox):
@@ -175,7 +177,7 @@ class DataOps(SyncOps):
             self._emit(tile.StoreGlobal(dst=ref, src=name, reduce=reduce, src_col=col, where=where))
         elif isinstance(dst, SharedBox) and not reduce:
             _equal("the destination", (dst.ref.rows, dst.ref.cols), (rows, cols))
-            self._emit(tile.StoreShared(dst=dst.ref, src=name, src_col=col, where=where))
+            self._emit(tile.StoreShared(dst=dst.ref, src=name, src_col=col, by_element=by_element, where=where))
         elif isinstance(dst, TensorMemoryBox) and not reduce:
             _equal("the destination", (dst.ref.rows, dst.ref.cols), (rows, cols))
             self._emit(tile.StoreTensorMemory(dst=dst.ref, src=name, src_col=col, wait=wait, where=where))

@@ -47,14 +47,17 @@ class Consumer:
         self.has_masked, self.has_plain = any(items["masked"]), any(items["plain"])
         self.turns = takes_turns(problem, config)
         self.leads = group == 0 or not self.turns  # waits for K and V; the others rely on their turn
-        self.rescales_early = rescales_early(problem)
+        self.rescales_early, self.rescales_before_turn = rescales_early(problem), False
         self.warps = config.groups * GROUP_WARPS
         self.query_warps = self.warps + memory.producer_warps
         grid = (GROUP_WARPS, 1)
         self.scores = k.registers(f"s{group}", (GROUP_ROWS, config.tile_n), "fp32", warps=grid)
         self.output = k.registers(f"o{group}", (GROUP_ROWS, problem.head_dim), "fp32", warps=grid)
         if not config.p_shared:
-            self.weights = k.registers(f"p{group}", (GROUP_ROWS, config.tile_n), problem.dtype, warps=grid)
+            under = self.scores if config.release == 1 and transposes(problem) else None
+            self.weights = k.registers(
+                f"p{group}", (GROUP_ROWS, config.tile_n), problem.dtype, warps=grid, overlays=under
+            )
         self.softmax = OnlineSoftmax(k, f"softmax{group}", problem, GROUP_ROWS, grid, weight_exponent(problem))
 
     def run(self) -> None:
@@ -110,11 +113,12 @@ class Consumer:
         k, memory = self.k, self.memory
         if self.leads:
             memory.keys.wait()
+        self.before_turn()
         self.take_turn()
         k.mma(self.scores, memory.query_rows(self.group), memory.keys.current, accumulate=False)
         k.mma_commit()
         memory.keys.release_when_read()
-        if self.rescales_early:
+        if self.rescales_early and not self.rescales_before_turn:
             self.softmax.rescale(self.output)
         if self.leads:
             memory.values.wait()
@@ -130,6 +134,11 @@ class Consumer:
         else:
             self.weigh()
         if not self.rescales_early:
+            self.softmax.rescale(self.output)
+
+    def before_turn(self) -> None:
+        """What a group does before it takes its turn."""
+        if self.rescales_before_turn:
             self.softmax.rescale(self.output)
 
     def weigh(self) -> None:
@@ -182,15 +191,19 @@ class Consumer:
 
     def store(self, item: Item) -> None:
         """O goes through the memory of V, once all groups are done with it; the last group stores for all."""
-        k, memory = self.k, self.memory
+        k = self.k
         k.sync(EPILOGUE, warps=self.warps)
-        k.store(memory.output_rows(self.group), self.output)
+        self.stage_output()
         k.fence()
         if self.group < self.config.groups - 1:
             k.arrive(OUTPUT, warps=self.warps)
             return
         k.sync(OUTPUT, warps=self.warps)
         self.put_output(item)
+
+    def stage_output(self) -> None:
+        """Convert the group's rows of O and store them in shared memory."""
+        self.k.store(self.memory.output_rows(self.group), self.output)
 
     def put_output(self, item: Item) -> None:
         """Copy O to global memory and wait until it has left shared memory."""

@@ -52,7 +52,7 @@ class FirstRelease(Consumer):
         items: Mapping[str, list[int]],
     ) -> None:
         super().__init__(k, problem, config, memory, group, items)
-        self.leads = self.rescales_early = True
+        self.leads = self.rescales_early = self.rescales_before_turn = True
         self.has_later, self.has_rest = any(items["later"]), any(items["rest"])
         self.has_second = any(items["second"])
 
@@ -74,6 +74,13 @@ class FirstRelease(Consumer):
         if self.stores:
             k.tma_store_wait(pending=0)
         memory.part()
+
+    def weigh(self) -> None:
+        """Exponentials, their sum, and P; ptxas moves the wait for the values before the exponentials."""
+        self.wait_for_values()
+        self.softmax.exponentials(self.scores)
+        self.softmax.add(self.scores)
+        self.give_weights()
 
     @property
     def stores(self) -> bool:
@@ -129,27 +136,24 @@ class FirstReleaseNarrow(FirstRelease):
     """A warp group with 8-bit types: the products of a block one after the other, no block ahead."""
 
     def first_scores(self, item: Item) -> None:
-        """Scores of the last block; the turn lasts until they are there."""
+        """Scores of the last block, in a turn that does not end with them."""
         self.memory.query_full.wait(self.memory.tile)
         self.memory.keys.wait()
         self.take_turn()
         self.scores_of_block()
         self.end_store(item)
-        self.end_scores()
-
-    def end_scores(self) -> None:
-        """Wait for the scores, give the turn and the block of K."""
         self.k.mma_wait(pending=0)
-        self.give_turn()
         self.memory.keys.release()
 
     def first_block(self, item: Item) -> None:
         """Scores, softmax and values of the last block; the values outside of any turn."""
         self.first_scores(item)
         self.mask(item, item.last)
-        self.softmax.begin()
-        self.softmax.maximum(self.scores)
-        self.weigh()
+        self.softmax.first_maximum(self.scores)
+        half = self.config.tile_n // 2 // PORTION * PORTION
+        self.weigh_columns(0, half)
+        self.give_turn()
+        self.weigh_columns(half, self.config.tile_n)
         self.memory.values.wait()
         self.values_of_block(accumulate=False)
 
@@ -161,8 +165,11 @@ class FirstReleaseNarrow(FirstRelease):
                 self.memory.keys.wait()
                 self.take_turn()
                 self.scores_of_block()
-                self.end_scores()
+                self.k.mma_wait(pending=0)
+                self.memory.keys.release()
                 self.soften()
+                self.give_turn()
+                self.weigh_columns(0, self.config.tile_n)
                 self.memory.values.wait()
                 self.values_of_block()
         self.take_turn()
@@ -171,22 +178,24 @@ class FirstReleaseNarrow(FirstRelease):
                 for _ in k.range(item.rest, name="plain"):
                     self.memory.keys.wait()
                     self.scores_of_block()
-                    self.end_scores()
+                    self.k.mma_wait(pending=0)
+                    self.give_turn()
+                    self.memory.keys.release()
                     self.soften()
+                    self.weigh_columns(0, self.config.tile_n)
                     self.memory.values.wait()
                     self.take_turn()
                     self.values_of_block()
         self.give_turn()
 
     def soften(self) -> None:
-        """Softmax of a block that is not the first."""
+        """Maximum of a block that is not the first, and O rescaled."""
         self.softmax.maximum(self.scores)
         self.softmax.rescale(self.output)
-        self.weigh()
 
-    def weigh(self) -> None:
+    def weigh_columns(self, first: int, end: int) -> None:
         """Exponentials, their sum, and P, whose bytes are regrouped for the second product; some columns at a time."""
-        for col in range(0, self.config.tile_n, PORTION):
+        for col in range(first, end, PORTION):
             part = self.scores.columns(col, PORTION)
             self.softmax.exponentials(part)
             self.softmax.add(part)
@@ -199,6 +208,10 @@ class FirstReleaseNarrow(FirstRelease):
         k.mma_commit()
         k.mma_wait(pending=0)
         memory.values.release()
+
+    def stage_output(self) -> None:
+        """Columns of O lie in the order of V transposed: 16-bit elements go one by one."""
+        self.k.store(self.memory.output_rows(self.group), self.output, by_element=True)
 
     def end_tile(self) -> None:
         """The division by the sums."""

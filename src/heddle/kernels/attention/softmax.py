@@ -43,6 +43,12 @@ class OnlineSoftmax:
         self.k.fill(self.highest, LOWEST)
         self.k.fill(self.total)
 
+    def first_maximum(self, scores: RegisterHandle) -> None:
+        """In place of `begin` and `maximum` where every row sees a key of the first block: no factor, no old sum."""
+        self.k.row_reduce("max", self.highest, scores)
+        self.k.fill(self.total)
+        self.scale_highest()
+
     def maximum(self, scores: RegisterHandle) -> None:
         """Take a block of scores into the maximum; `correction` is the factor of what was summed before."""
         self.remember()
@@ -59,8 +65,17 @@ class OnlineSoftmax:
         k.elementwise("scale", self.scaled, self.highest, scalars=(self.scale,))
         k.elementwise("exp2_scaled_sub", self.correction, self.before, self.scaled, scalars=(self.scale,))
         k.elementwise("mul", self.total, self.total, self.correction)
+        self._shift()
+
+    def scale_highest(self) -> None:
+        """`scaled` alone."""
+        self.k.elementwise("scale", self.scaled, self.highest, scalars=(self.scale,))
+        self._shift()
+
+    def _shift(self) -> None:
+        """Make the exponentials of `scaled` 2^exponent times as large."""
         if self.exponent:
-            k.elementwise("sub", self.scaled, self.scaled, scalars=(float(self.exponent),))
+            self.k.elementwise("sub", self.scaled, self.scaled, scalars=(float(self.exponent),))
 
     def exponentials(self, scores: RegisterHandle | RegisterPart) -> None:
         """Replace a block of scores, or columns of it, by exponentials."""

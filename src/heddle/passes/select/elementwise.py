@@ -120,9 +120,9 @@ def _cast(writer: RoleWriter, op: Elementwise) -> None:
         )
     ratio = len(registers) // len(targets)
     for first in range(0, len(targets), 2):
-        packed = [Operand(writer.value("packed")), targets[first + 1]]
+        packed = [registers[first * ratio], registers[(first + 1) * ratio]]  # in place: the source ends here
         convert(writer, registers[first * ratio : (first + 2) * ratio], packed, source.dtype, target.dtype)
-        for register in targets[first : first + 2]:
+        for register in (targets[first + 1], targets[first]):  # the first may be where the first half stands
             writer.emit("PRMT", register, packed)
 
 

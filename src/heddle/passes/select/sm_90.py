@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Mma, MmaCommit, MmaWait, SharedRef, TmemRef
 from heddle.ir.warp import Access
-from heddle.passes.draft import Operand, whole
+from heddle.passes.draft import PSEUDO, Draft, Operand, whole
 from heddle.passes.layout_to_warps import WarpLayout
 from heddle.passes.select.writer import RoleWriter
 
@@ -119,8 +120,9 @@ def _fragment(writer: RoleWriter, op: Mma, band: int, step: int, steps: int) -> 
     if not isinstance(op.a, str):
         return ()
     value = writer.tile_values(op.a)[band]
-    writer.matrix_sources[value.id] = value
-    size = value.count // steps
+    if step == 0:
+        writer.matrix_sources.append((value, len(writer.code)))
+    size = writer.layout(op.a).band_registers // steps
     return (Operand(value, step * size, size),)
 
 
@@ -169,5 +171,13 @@ def lower_mma_commit(writer: RoleWriter, op: MmaCommit) -> None:
 def lower_mma_wait(writer: RoleWriter, op: MmaWait) -> None:
     """Wait for all but the youngest groups."""
     # operands in registers are read until here: they stay allocated, whatever iteration their group belongs to
-    writer.emit("WARPGROUP.DEPBAR", pending=op.pending, after=[whole(v) for v in writer.matrix_sources.values()])
+    sources = {value.id: value for value, _ in writer.matrix_sources}
+    writer.emit("WARPGROUP.DEPBAR", pending=op.pending, after=[whole(value) for value in sources.values()])
     writer.arrived = False
+    if op.pending == 0:  # this wait follows whenever such an instruction has been issued: no other one has to
+        writer.matrix_sources = [entry for entry in writer.matrix_sources if not _straight(writer.code[entry[1] :])]
+
+
+def _straight(code: Sequence[Draft]) -> bool:
+    """Whether code has no label and no branch but those to the retry of a wait."""
+    return not any(draft.op in PSEUDO or draft.row.target is not None or draft.target for draft in code)

@@ -18,6 +18,8 @@ LANES = 32
 REGISTER_BYTES = 4
 VECTOR_REGISTERS = 4  # widest access of a lane: 16 bytes
 SHARED_BANKS = 32  # of four bytes each
+ELEMENT_BYTES = 2
+ELEMENT_CONFLICT_WAYS = 2  # eight rows of four lanes, 8 bytes apart: with the swizzle two rows meet in each 16 bytes
 
 
 def lower_store_shared(writer: RoleWriter, op: StoreShared) -> None:
@@ -27,10 +29,14 @@ def lower_store_shared(writer: RoleWriter, op: StoreShared) -> None:
     _check_part(writer, op.src, op.src_col, op.dst.rows, op.dst.cols)
     registers = part_registers(writer, op.src, op.src_col, op.dst.cols)
     size = dtype_bytes(tile.dtype)
+    if op.by_element:
+        stores = _store_elements(writer, registers, source.tile.dtype, tile.dtype)
+        _band_effects(writer, stores, "copy", op.src, op.src_col, writer.shared_access(op.dst), "write")
+        return
     matrix = writer.program.architecture != "sm_80" and size == 2 and source.kind != "lane"
     ways = 1 if tile.swizzle_bytes or matrix else _conflict_ways(tile.cols * size, source.kind == "lane")
     base, width = shared_base(writer, op.dst), VECTOR_REGISTERS if matrix else _width(source, size)
-    stores: list[int] = []
+    stores = []
     address = base
     for group in _converted(writer, registers, source.tile.dtype, tile.dtype, width):
         address = writer.scalar("LOP3", base, name="address") if len(stores) % 2 == 0 else address
@@ -42,6 +48,33 @@ def lower_store_shared(writer: RoleWriter, op: StoreShared) -> None:
         )
         stores.append(len(writer.code) - 1)
     _band_effects(writer, stores, "copy", op.src, op.src_col, writer.shared_access(op.dst), "write")
+
+
+def _store_elements(writer: RoleWriter, registers: list[Operand], dtype: str, target: str) -> list[int]:
+    """Each 16-bit element by itself: a 64-bit generic address with its swizzle, and a permute for every second one."""
+    if dtype_bytes(target) != ELEMENT_BYTES or dtype_bytes(dtype) != REGISTER_BYTES:
+        raise UserError(
+            f"elements are stored one by one from 32 to 16 bits, not {dtype} to {target}", where=writer.where
+        )
+    base = writer.value("generic_base", 2)
+    writer.emit("IMAD", whole(base))
+    stores = []
+    for pair in _converted(writer, registers, dtype, target, 1):
+        upper = writer.scalar("PRMT", pair, name="upper")
+        for element in (pair, upper):
+            address = writer.value("address", 2)
+            sum_low = writer.scalar("IADD3", Operand(base, 0), name="sum")
+            row = writer.scalar("LOP3", sum_low, name="row")
+            writer.emit("LOP3", Operand(address, 0), (writer.scalar("SHF", row, name="swizzle"), sum_low))
+            writer.emit("IMAD", Operand(address, 1), (Operand(base, 1),))
+            writer.emit(
+                "STS",
+                src=(whole(address), element),
+                bytes=LANES * ELEMENT_BYTES,
+                conflict_ways=ELEMENT_CONFLICT_WAYS,
+            )
+            stores.append(len(writer.code) - 1)
+    return stores
 
 
 def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:

@@ -52,7 +52,7 @@ class RoleWriter:
     where: SourceLocation | None = None
     operation: str = ""
     arrived: bool = False  # a WARPGROUP.ARRIVE stands before the current run of wgmma
-    matrix_sources: dict[int, Value] = field(default_factory=dict)  # register operands of wgmma so far, by id
+    matrix_sources: list[tuple[Value, int]] = field(default_factory=list)  # register operands of wgmma, place in code
     fragments: dict[tuple[object, ...], Value] = field(default_factory=dict)  # of mma.sync, by operand and place
     shared_reads: list[Operand] = field(default_factory=list)  # mode fiber: results of loads from shared memory
     matrix_reads: list[Operand] = field(default_factory=list)  # mode fiber: operands beside those in shared memory
@@ -94,7 +94,13 @@ class RoleWriter:
         return whole(self._kept[name])
 
     def tile_values(self, name: str) -> tuple[Value, ...]:
-        """The values of a register tile: one a band; in the fragment layout one a 16 x 8 atom, or one for 16 rows."""
+        """The values of a register tile: one a band; in the fragment layout one a 16 x 8 atom, or one for 16 rows.
+
+        Of a tile that overlays another: those of the other, of which it takes the first registers.
+        """
+        under = self.under(name)
+        if under is not None:
+            return self.tile_values(under)
         if name in self._pool:
             layout = self.layout(name)
             align = min(8, 1 << (layout.band_registers - 1).bit_length())
@@ -113,7 +119,12 @@ class RoleWriter:
 
     def tile_registers(self, name: str) -> list[Operand]:
         """All registers of a tile, in the order of its layout."""
-        return [Operand(v, i) for v in self.tile_values(name) for i in range(v.count)]
+        taken = self.layout(name).band_registers if self.under(name) is not None else None
+        return [Operand(v, i) for v in self.tile_values(name) for i in range(taken or v.count)]
+
+    def under(self, name: str) -> str | None:
+        """The tile whose registers this one takes, if any."""
+        return self.layout(name).tile.overlays
 
     def layout(self, name: str) -> WarpLayout:
         """The layout of a register tile in this role."""
