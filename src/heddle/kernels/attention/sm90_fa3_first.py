@@ -1,9 +1,10 @@
 """The first release of FlashAttention 3 (July 2024), whose times its paper shows: what it did otherwise.
 
-O is rescaled between the two products; the groups take turns in the first block too, and each waits for K and V itself;
-the wait for the store of O, on which the producer's next loads depend, comes behind the first product of the next
-tile; the next tile is asked for after the store. With 8-bit types a group's turn lasts until its products have ended
-(the values of one block and the scores of the next), and P passes through byte permutes.
+O is rescaled before a turn (in the source in it, but ptxas 12.4 and 13.0 put it before); the groups take turns in the
+first block too, and each waits for K and V itself; the wait for the store of O, on which the producer's next loads
+depend, comes behind the first product of the next tile; the next tile is asked for after the store. With 8-bit types a
+group's turn lasts until its products have ended (the values of one block and the scores of the next), in the first two
+blocks as much longer as ptxas 12.4 makes it; P passes through byte permutes, in registers of the scores.
 Source: github.com/Dao-AILab/flash-attention, hopper/ at 7f67966 (16-bit types, 74b0761 for the order of causal tiles)
 and 5018ac6 (8-bit types).
 """
