@@ -134,7 +134,6 @@ def test_oracles_and_switches_stand_beside_what_others_publish(heddle: Command, 
         (("--oracle", "dp,dp"), "twice"),
         (("--oracle", "dp", "--off", "order"), "two studies"),
         (("--oracle", "dp", "--mode", "fiber"), "not about mode fiber"),
-        (("--oracle", "dp", "--trace", "x.pftrace"), "as it is"),
     ],
 )
 def test_oracles_that_mean_nothing_are_refused(heddle: Command, arguments: tuple[str, ...], message: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import heddle
 from heddle.errors import UserError
+from heddle.trace import read_trace
 
 from .conftest import Command
 
@@ -49,6 +50,13 @@ def test_a_trace_file_is_written(heddle: Command, tmp_path: Path) -> None:
     file = tmp_path / "t.pftrace"
     assert heddle("run", "gemm", "--gpu", "h100", *ODD, "--trace", str(file)).code == 0
     assert file.stat().st_size > 1000
+
+
+def test_a_trace_shows_the_machine_that_is_asked_for(heddle: Command, tmp_path: Path) -> None:
+    file = tmp_path / "t.pftrace"
+    assert heddle("run", "gemm", "--gpu", "h100", *ODD, "--oracle", "fs", "--trace", str(file)).code == 0
+    names = {track.path[-1] for track in read_trace(str(file))[0]}
+    assert {f"tensor (subpartition {place})" for place in range(4)} <= names
 
 
 def test_a_repeated_run_gives_the_same_row(heddle: Command, result_cache: Path) -> None:

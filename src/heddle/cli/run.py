@@ -55,8 +55,6 @@ def command(
     check_outputs(json=json_file, trace=trace)
     if trace in STANDARD_OUTPUT:
         raise UserError("--trace writes a binary file, not to standard output")
-    if trace is not None and (oracle or off):
-        raise UserError("--trace shows the machine as it is: it takes no --oracle or --off")
     check_store()
     asked = request(
         kernel, gpu, mode=mode, clock_mhz=clock_mhz, l2_state=l2, simulation=simulation, profile=profile,

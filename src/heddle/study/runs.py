@@ -231,7 +231,7 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
     """Simulate the answer `row` once more with an event log, write it as a Perfetto trace, return its slices."""
     from heddle import pipeline, trace
 
-    program = compiled(asked)
+    program = compiled(_as_it_is(asked))
     result = pipeline.simulate_program(
         program,
         asked.machine,
@@ -239,6 +239,7 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
         l2_state=asked.l2_state,
         simulation=row["simulation"]["mode"],
         log="sm0",
+        ideal=ideal(asked.oracle, asked.off),
     )
     return trace.write_trace(result, program, asked.machine, path)
 

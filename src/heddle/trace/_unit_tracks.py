@@ -35,11 +35,17 @@ def unit_tracks(events: NDArray[Any], program: WarpProgram, machine: Machine, sm
 def _matrix_tracks(
     records: NDArray[Any], program: WarpProgram, machine: Machine, group: tuple[str, ...]
 ) -> list[Track]:
-    """Return the track of the SM's matrix unit, or one for each subpartition's, which weft-level products use."""
+    """Return the track of the SM's matrix unit, or one for each subpartition's.
+
+    These serve weft-level products and, idealised (`--oracle fs`), the parts that single warps have in a product.
+    """
+    units = [OPCODES[program.instructions[int(record["pc"])].op].unit for record in records]
+    places = [int(record["warp"]) % machine.subpartitions for record in records]
+    single = any(unit is Unit.WGMMA and place for unit, place in zip(units, places, strict=True))
     parts: dict[str, list[Slice]] = {}
-    for record in records:
-        of_weft = OPCODES[program.instructions[int(record["pc"])].op].unit is Unit.WEFT_MMA
-        name = f"tensor (subpartition {int(record['warp']) % machine.subpartitions})" if of_weft else "tensor"
+    for record, unit, place in zip(records, units, places, strict=True):
+        own = unit is Unit.WEFT_MMA or single
+        name = f"tensor (subpartition {place})" if own else "tensor"
         parts.setdefault(name, []).append(_span(record, program))
     return [in_sequence((*group, name), slices) for name, slices in sorted(parts.items())]
 

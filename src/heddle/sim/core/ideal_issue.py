@@ -148,7 +148,7 @@ def issue_acting(M: State, P: Program, L: State, X: State, sub: int, warp: int, 
     unit = unit_of(P, row)
     if M[H_IDEAL] & IDEAL_PRODUCTS != 0 and unit in (WGMMA, WGMMA_COMMIT, WGMMA_WAIT):
         if unit == WGMMA:
-            issue_product(M, P, sub, warp, row, t)
+            issue_product(M, P, L, sub, warp, row, t)
         else:
             note_group(M, P, warp, row, 1 if unit == WGMMA_WAIT else 0)
         return row + P_WORDS

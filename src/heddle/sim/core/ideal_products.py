@@ -11,10 +11,13 @@ from heddle.sim.core.heap import Program, State
 from heddle.sim.core.layout import (
     G_READ,
     GROUPS,
+    H_LOG,
     H_SLACK,
     H_SWITCH,
     H_TAIL,
     H_WRITTEN,
+    LOG_COMPLETE,
+    LOG_TENSOR,
     P_COLD,
     P_WORDS,
     Q_SM,
@@ -55,11 +58,12 @@ from heddle.sim.core.layout_ideal import (
     Q_MATRIX_WARP,
     W_IDEAL,
 )
+from heddle.sim.core.log import record
 from heddle.sim.core.shared import add_backlog, set_counter
 from heddle.sim.core.tensor import mark_active
 
 
-def issue_product(M: State, P: Program, sub: int, warp: int, row: int, t: int) -> None:
+def issue_product(M: State, P: Program, L: State, sub: int, warp: int, row: int, t: int) -> None:
     """A warp's own part of a matrix instruction starts once the quarter is free; nobody else has to issue it."""
     cold, sm = P[row + P_COLD], M[sub + Q_SM]
     start = max((t + 1) << TICK_BITS, M[sub + Q_MATRIX_FREE])
@@ -79,6 +83,9 @@ def issue_product(M: State, P: Program, sub: int, warp: int, row: int, t: int) -
     if read > start >> TICK_BITS:
         mark_active(M, M[sub + Q_MATRIX_SPANS], start >> TICK_BITS, read, t)
     M[H_WRITTEN] = complete
+    if M[H_LOG] == 2:
+        record(M, P, L, warp, row, LOG_TENSOR, start >> TICK_BITS, read, 0)
+        record(M, P, L, warp, row, LOG_COMPLETE, complete, complete, 0)
     own = M[warp + W_IDEAL]
     M[own + O_LAST_READ] = read
     if M[H_IDEAL] & IDEAL_ORDER == 0:
