@@ -72,7 +72,9 @@ def answered(monkeypatch: pytest.MonkeyPatch, result_cache: Path) -> list[Any]:
         asked.append(options.get("ideal"))
         cycles = 1000 if options.get("ideal") else 2000
         return {"cycles": cycles, "tensor_utilization": 0.8, "ceiling_speedup": 1.25, "time_us": 25.0, "tflops": 700.0,
-                "clock_mhz": options["clock_mhz"], "params": {"config": str(config)}, "provenance": {}}  # fmt: skip
+                "clock_mhz": options["clock_mhz"], "params": {"config": str(config)}, "provenance": {},
+                "pipes": {"tensor": 0.8}, "issue_utilization": 0.5, "read_ports": {}, "speed_of_light": [],
+                "stalls_by_role": {"scores": {"issued": 0.5, "wait": 0.5}}}  # fmt: skip
 
     monkeypatch.setattr(pipeline, "run_once", answer)
     return asked
