@@ -51,6 +51,7 @@ def compile_kernel(
     The last programs are kept: a search for the clock simulates one program several times. `played`: false for an
     estimate that compares configurations; what is asked for again without it is played then.
     """
+    played = played or mode != "fiber"  # other programs have nothing to play
     key = (kernel, mode, repr(config), tuple(sorted(params.items())), machine_hash(machine))
     if (key, True) in _COMPILED:
         return _COMPILED[key, True]

@@ -46,3 +46,10 @@ def test_only_the_last_programs_are_kept(compiled: list[str]) -> None:
         pipeline.compile_kernel("gemm", machine("h100"), {**PARAMS, "k": k})
     pipeline.compile_kernel("gemm", machine("h100"), PARAMS)
     assert len(compiled) == pipeline.KEPT_PROGRAMS + 2
+
+
+@pytest.mark.parametrize("mode", ["simt", "cuda-native"])
+def test_what_has_no_channels_to_play_is_the_same_for_an_estimate(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "_COMPILED", {})
+    estimate = pipeline.compile_kernel("gemm", machine("h100+fiber"), PARAMS, mode=mode, played=False)
+    assert pipeline.compile_kernel("gemm", machine("h100+fiber"), PARAMS, mode=mode) is estimate
