@@ -101,3 +101,14 @@ def test_a_tile_beyond_shared_memory_is_refused() -> None:
     config = dataclasses.replace(kernel.candidates(h100, {})[0], tile_n=256)
     with pytest.raises(UserError, match="bytes of shared memory"):
         kernel.build(h100, {}, config)
+
+
+def test_one_block_of_keys_is_right_as_wefts_too() -> None:
+    given = {"batch": 1, "heads_q": 1, "seqlen_q": 100, "seqlen_kv": 100}
+    row = check(request("attention", "h100", mode="cuda-native", texts=given))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_causal_tiles_have_no_cluster_in_mode_fiber_either() -> None:
+    with pytest.raises(UserError, match="causal tiles have a number of blocks each"):
+        check(request("attention", "h100", mode="fiber", texts={"seqlen_q": 256, "causal": 1, "cluster": 2}))

@@ -52,12 +52,15 @@ def test_the_native_kernel_says_that_it_has_none() -> None:
 
 @pytest.mark.parametrize(
     ("given", "text"),
-    [({"n": 312}, "n = 312 is no multiple"), ({"dtype": "fp8_e4m3", "k": 272}, "need scales in fp8_e4m3")],
+    [
+        ({"n": 312}, "n = 312 is no multiple"),
+        ({"dtype": "fp8_e4m3", "k": 272}, "need scales in fp8_e4m3"),
+        ({**PINGPONG, "tile_n": 48}, "tile_n is a multiple of 32, got 48"),
+    ],
 )
 def test_what_cannot_be_gated_is_refused(given: dict[str, Any], text: str) -> None:
-    asked = request("gemm", "h100", texts={**SIZES, **given})
     with pytest.raises(UserError, match=text):
-        pipeline.tile_program("gemm", asked.machine, asked.params)
+        check(request("gemm", "h100", texts={**SIZES, **given}))
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,9 @@ STATED: list[tuple[str, str, dict[str, int | str], str, Values, Values, str]] = 
     ("attention", "a100", ATTENTION, "tile_n", (16, 48), (8, 72), "fa2: multiples of 16"),
     ("attention", "h100", ATTENTION, "tile_n", (64, 80), (48, 72), "fa3: of 16, in fp8 of 32, 64 to 256"),
     ("attention", "b200", ATTENTION, "tile_n", (128,), (64,), "fa4: 128, at head size 256 64"),
-    ("attention", "a100", ATTENTION, "cluster", (1,), (2,), "fa3: 1, 2; else 1"),
-    ("attention", "h100", ATTENTION, "cluster", (1, 2), (4,), "fa3: 1, 2; else 1"),
+    ("attention", "a100", ATTENTION, "cluster", (1,), (2,), "fa3: 1, 2, causal 1; else 1"),
+    ("attention", "h100", ATTENTION, "cluster", (1, 2), (4,), "fa3: 1, 2, causal 1; else 1"),
+    ("attention", "h100", {**ATTENTION, "causal": 1}, "cluster", (1,), (2,), "fa3: 1, 2, causal 1; else 1"),
     ("attention", "b200", {**ATTENTION, "exp_share": 2}, "exp_period", (2, 32), (3, 34), "even, 2 to 32"),
 ]
 

@@ -64,6 +64,7 @@ def test_every_warp_loads_its_own_pieces_of_the_rows() -> None:
         ({"hidden": 16384}, "registers of each thread"),
         ({"warps": 17}, "1 to 16 warps"),
         ({"rows": 0}, "at least 1"),
+        ({"rows": 10**12}, "at most 500,000 are simulated"),
     ],
 )
 def test_what_cannot_run_is_refused(params: dict[str, int], text: str) -> None:

@@ -94,7 +94,9 @@ def _meetings(program: WarpProgram, code: dict[str, list[int]]) -> Iterator[Prob
             elif unit is Unit.CLUSTER_SYNC:
                 uses.setdefault("cluster", []).append((pc, role))
     for barrier, users in uses.items():
-        yield from _meeting(program, barrier, users)
+        units = {unit_of(program.instructions[pc]) for pc, _ in users}
+        if units != {Unit.BARRIER_ARRIVE}:  # else nobody waits
+            yield from _meeting(program, barrier, users)
 
 
 def _meeting(program: WarpProgram, barrier: int | str, users: list[tuple[int, Role]]) -> Iterator[Problem]:

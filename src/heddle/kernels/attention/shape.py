@@ -119,7 +119,7 @@ TILE: tuple[TileParameter, ...] = (
         "groups", int, "warps (fa2) or warp groups that share the rows",
         "fa2: 1 or more, as registers hold; fa3: 2, 3; fa4: 2, at head size 256 1",
     ),
-    TileParameter("cluster", int, "CTAs that share K and V", "fa3: 1, 2; else 1"),
+    TileParameter("cluster", int, "CTAs that share K and V", "fa3: 1, 2, causal 1; else 1"),
     TileParameter("exp_period", int, "fa4: columns after which the pattern of polynomials repeats", "even, 2 to 32"),
     TileParameter("exp_share", int, "fa4: of these the ones exponentiated by a polynomial", "even, 0 to exp_period"),
     TileParameter("rescaled", int, "fa4: unmasked blocks in which O is rescaled", "0 or more"),

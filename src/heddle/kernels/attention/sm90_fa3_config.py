@@ -116,6 +116,11 @@ def check_fa3(problem: AttentionProblem, config: AttentionConfig, machine: Machi
         raise UserError(f"tile_m is {GROUP_ROWS} rows for each of 2 or 3 warp groups; got {config.tile_m}")
     if config.tile_n % 16 or not GROUP_ROWS <= config.tile_n <= 256:
         raise UserError(f"tile_n is a multiple of 16 from {GROUP_ROWS} to 256, got {config.tile_n}")
+    if problem.causal and config.cluster > 1:
+        raise UserError(
+            f"causal tiles have a number of blocks each: a cluster of {config.cluster} CTAs cannot load them together",
+            hint="leave cluster out, or use cluster=1",
+        )
     if config.release == 1:
         _check_first(problem, config)
     if transposes(problem):
@@ -136,7 +141,11 @@ def check_fa3(problem: AttentionProblem, config: AttentionConfig, machine: Machi
 def _check_first(problem: AttentionProblem, config: AttentionConfig) -> None:
     """Raise UserError on what of the first release is not built."""
     if config.early_release or config.packed or config.p_shared:
-        raise UserError("release = 1 has no early_release, packed heads or shared P")
+        raise UserError(
+            "release = 1 has no early_release, packed heads or shared P",
+            hint=f"this problem would run as {config.label()}; query heads are packed where that saves tiles, not with "
+            "as many heads of keys",
+        )
     if transposes(problem) and (problem.head_dim != TURNS_HEAD_DIM or problem.causal):
         raise UserError(
             f"release = 1 with 8-bit types is there for full attention of head size {TURNS_HEAD_DIM}",

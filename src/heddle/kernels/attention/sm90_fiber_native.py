@@ -41,7 +41,7 @@ TILE = (
     TileParameter("stages", int, "blocks of K and of V in shared memory", "2 or more, as shared memory holds"),
     TileParameter("query_stages", int, "tiles of Q in shared memory", "1 or more, as shared memory holds"),
     TileParameter("pooled", int, "blocks of 64 rows whose Q the pool holds", "0 to 2, as registers hold"),
-    TileParameter("cluster", int, "FIBER-threads that load K and V for each other", "1, 2"),
+    TileParameter("cluster", int, "FIBER-threads that load K and V for each other", "1, 2, causal 1"),
 )
 """What the fields of `FiberConfig` may be, for people."""
 
@@ -105,6 +105,11 @@ def _check_config(problem: AttentionProblem, config: FiberConfig, machine: Machi
             f"{config.label()} takes {needed} bytes of shared memory; a FIBER-thread has "
             f"{machine.shared_memory_bytes_per_cta}",
             hint="use fewer stages of K and V or of Q",
+        )
+    if problem.causal and config.cluster > 1:
+        raise UserError(
+            f"causal tiles have a number of blocks each: {config.cluster} FIBER-threads cannot load them together",
+            hint="leave cluster out, or use cluster=1",
         )
     if config.tile_m != config.groups * BLOCK_M or config.groups < 1:
         raise UserError(f"tile_m is {BLOCK_M} rows for each of the groups; got {config.tile_m} and {config.groups}")

@@ -35,19 +35,23 @@ ACCUMULATOR_LANES = 128
 ACCUMULATOR_STAGES = 2
 
 
-def check_problem(problem: GemmProblem, machine: Machine) -> None:
-    """Raise UserError if the machine's kernel cannot run the problem; the message names the rule."""
-    allowed = DTYPES[machine.architecture]
-    if problem.dtype not in allowed:
-        raise UserError(
-            f"gemm on {machine.name} ({machine.architecture}) multiplies {', '.join(allowed)}; got {problem.dtype!r}"
-        )
+def check_epilogue(problem: GemmProblem) -> None:
+    """Raise UserError if a gated product cannot be made of the problem, on whatever machine."""
     if problem.gated and problem.dtype not in GATED_DTYPES:
         raise UserError(f"silu_mul makes {', '.join(GATED_DTYPES)}: such products need scales in {problem.dtype}")
     if problem.gated and problem.n % (2 * GATE_COLUMNS):
         raise UserError(
             f"silu_mul takes rows of B in groups of {2 * GATE_COLUMNS}, {GATE_COLUMNS} gates and their factors; "
             f"n = {problem.n} is no multiple"
+        )
+
+
+def check_problem(problem: GemmProblem, machine: Machine) -> None:
+    """Raise UserError if the machine's kernel cannot run the problem; the message names the rule."""
+    allowed = DTYPES[machine.architecture]
+    if problem.dtype not in allowed:
+        raise UserError(
+            f"gemm on {machine.name} ({machine.architecture}) multiplies {', '.join(allowed)}; got {problem.dtype!r}"
         )
     if machine.architecture == "sm_80":
         lane_bytes(problem)
@@ -102,12 +106,19 @@ def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
     if config.schedule not in schedules:
         raise UserError(f"gemm on {machine.name} runs the schedules {', '.join(schedules)}; got {config.schedule!r}")
     {"sm_80": _check_sm80, "sm_90": _check_sm90, "sm_100": _check_sm100}[machine.architecture](problem, config, machine)
+    if problem.gated and config.schedule != "multistage" and config.tile_n % (2 * FRAGMENT_PAIR_COLUMNS):
+        raise UserError(
+            f"silu_mul stores {FRAGMENT_PAIR_COLUMNS} columns of C at a time: tile_n is a multiple of "
+            f"{2 * FRAGMENT_PAIR_COLUMNS}, got {config.tile_n}"
+        )
     k_blocks = ceil_div(problem.k, config.tile_k)
     if not 1 <= config.split_k <= k_blocks:
         raise UserError(f"split_k must lie in 1..{k_blocks} for k = {problem.k}, got {config.split_k}")
     if config.split_k > 1 and config.schedule == "multistage" and k_blocks // config.split_k < config.stages:
         raise UserError(
-            f"split_k {config.split_k} leaves {k_blocks // config.split_k} steps for {config.stages} stages"
+            f"split_k = {config.split_k} leaves {k_blocks // config.split_k} steps of {config.tile_k} to a slice; on "
+            f"{machine.name} that must be as many as stages, {config.stages}",
+            hint="use fewer slices or stages (2 or more)",
         )
     needed = shared_bytes(problem, config)
     if config.stages < 2 or needed > machine.shared_memory_bytes_per_cta:

@@ -13,7 +13,7 @@ from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels.gemm.candidates import candidates
-from heddle.kernels.gemm.check import check_config, check_items, check_problem, check_sizes
+from heddle.kernels.gemm.check import check_config, check_epilogue, check_items, check_problem, check_sizes
 from heddle.kernels.gemm.native import NATIVE
 from heddle.kernels.gemm.raster import item_count, work_items
 from heddle.kernels.gemm.reference import reference
@@ -63,7 +63,9 @@ class Gemm(Kernel[GemmConfig]):
 
     def problem(self, params: Mapping[str, Any]) -> GemmProblem:
         """Return the checked problem."""
-        return GemmProblem(**self.check(params))
+        problem = GemmProblem(**self.check(params))
+        check_epilogue(problem)
+        return problem
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[GemmConfig]:
         """Return the tiles worth trying on a machine."""

@@ -110,7 +110,10 @@ TILE = (
     TileParameter("stages", int, "slices of A and B in flight", "2 or more, as shared memory holds"),
     TileParameter("cluster", int, "CTAs that share loads", "1; on sm_90 and sm_100 also 2"),
     TileParameter("cluster_side", str, "the side of C along which they lie", "m, n; tcgen05: m"),
-    TileParameter("split_k", int, "CTAs or clusters that share the products of a tile", "1 to k / tile_k"),
+    TileParameter(
+        "split_k", int, "CTAs or clusters that share the products of a tile",
+        "1 to k / tile_k; multistage: slices of at least `stages` steps",
+    ),
     TileParameter(
         "warps", tuple, "warps along the rows and columns of the tile",
         "multistage: as in 4x2, which share it evenly; else 1x1",

@@ -59,10 +59,10 @@ class RmsNorm(Kernel[NormConfig]):
         config = config or self.simt_candidates(machine, params)[0]
         if not 1 <= config.warps <= max(WARPS):
             raise UserError(f"a CTA of rmsnorm has 1 to {max(WARPS)} warps, got {config.warps}")
-        firsts = list(range(0, problem.rows, config.warps))
+        firsts = range(0, problem.rows, config.warps)
         check_item_count(f"rmsnorm cuts {problem.rows} rows", len(firsts))
         params = {**self.check(params), "config": config.label()}
-        return rmsnorm.build(machine.architecture, problem, config, {"row": firsts}, params=params)
+        return rmsnorm.build(machine.architecture, problem, config, {"row": list(firsts)}, params=params)
 
     def reference(
         self, params: Mapping[str, Any], seed: int = 0
