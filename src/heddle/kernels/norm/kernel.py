@@ -13,7 +13,7 @@ from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._limits import check_item_count
 from heddle.kernels.norm.reference import reference
-from heddle.kernels.norm.rmsnorm import WORKING_REGISTERS, rmsnorm, row_registers
+from heddle.kernels.norm.rmsnorm import BLOCK, LANES, REGISTER_BYTES, WORKING_REGISTERS, rmsnorm, row_registers
 from heddle.kernels.norm.shape import TILE, NormConfig, NormProblem
 from heddle.machine.spec import Machine
 
@@ -21,7 +21,6 @@ WARPS = (4, 8, 2, 16)
 """Rows of a CTA that are tried."""
 LOAD_BYTES = 16
 """A lane loads and stores aligned pieces of this size."""
-LANES = 32
 
 
 class RmsNorm(Kernel[NormConfig]):
@@ -84,9 +83,10 @@ def _check_problem(problem: NormProblem, machine: Machine) -> None:
         )
     needed, limit = row_registers(problem) + WORKING_REGISTERS, machine.max_registers_per_thread
     if needed > limit:
+        most = (limit - WORKING_REGISTERS) * LANES * REGISTER_BYTES // problem.element_bytes // BLOCK * BLOCK
         raise UserError(
             f"a row of {problem.hidden} elements takes {needed} registers of each thread of a warp; there are {limit}",
-            hint="rows of up to 12,288 elements of 16 bits fit",
+            hint=f"rows of up to {most:,} elements fit",
         )
 
 

@@ -259,18 +259,23 @@ def _lane_effects(writer: RoleWriter, positions: list[int], sizes: list[int], ti
         band, first = divmod(register, layout.band_registers)
         place = layout.band(band, writer.tile_object(tile))
         col, cols = first * elements, size * elements
-        box = replace(
-            memory,
-            row=memory.row + place.row,
-            rows=place.rows,
-            rank_row=place.rank_row,
-            col=memory.col + col,
-            cols=cols,
-        )
-        effect = writer.effect("copy_async", [box], [replace(place, col=col, cols=cols)])
-        draft = writer.code[position]
-        writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))
+        _load_effect(writer, position, memory, replace(place, col=col, cols=cols))
         register += size
+
+
+def _load_effect(writer: RoleWriter, position: int, memory: Access, part: Access) -> None:
+    """A load at `position` of the code brings a part of a register tile from the same part of a box."""
+    box = replace(
+        memory,
+        row=memory.row + part.row,
+        rows=part.rows,
+        rank_row=part.rank_row,
+        col=memory.col + part.col,
+        cols=part.cols,
+    )
+    effect = writer.effect("copy_async", [box], [part])
+    draft = writer.code[position]
+    writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))
 
 
 def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], tile: str, memory: Access) -> None:
@@ -285,18 +290,7 @@ def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], t
         band, last = divmod(loaded - block, layout.band_registers)
         place = layout.band(band, writer.tile_object(tile))
         col = last // block * ROW_COLS
-        part = replace(place, col=col, cols=ROW_COLS)
-        box = replace(
-            memory,
-            row=memory.row + place.row,
-            rows=place.rows,
-            rank_row=place.rank_row,
-            col=memory.col + col,
-            cols=ROW_COLS,
-        )
-        draft = writer.code[position]
-        effect = writer.effect("copy_async", [box], [part])
-        writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))
+        _load_effect(writer, position, memory, replace(place, col=col, cols=ROW_COLS))
 
 
 def _band_effects(
