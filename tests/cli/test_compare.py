@@ -86,6 +86,8 @@ def test_without_a_native_kernel_the_baseline_stands_alone(heddle: Command, simu
         ("attention", {"heads_kv": "2"}, 1.5),
         ("attention", {"heads_kv": "1"}, 1.51),
         ("attention", {"seqlen_q": "2048"}, None),
+        ("gemm", {"m": "512", "n": "512", "k": "512"}, 1.0),
+        ("gemm", {"m": "512", "n": "512", "k": "512", "epilogue": "silu_mul"}, None),
     ],
 )
 def test_the_papers_figure_stands_where_the_paper_has_one(
@@ -152,3 +154,15 @@ def compared_run(heddle: Command, *arguments: str) -> dict[str, Any]:
     assert ended.code == 0, ended.err
     row: dict[str, Any] = json.loads(ended.out)
     return row
+
+
+def test_without_matrix_products_dram_stands_in_place_of_a_ceiling(heddle: Command, result_cache: Path) -> None:
+    arguments = ("compare", "rmsnorm", "--gpu", "a100", "--set", "rows=256", "--set", "hidden=1024", "--jobs", "1")
+    out = heddle(*arguments).out
+    assert "no ceiling: no matrix products; the baseline keeps DRAM" in out
+    assert "the paper" not in out
+
+
+def test_what_moves_data_only_is_compared_on_the_whole_chip(heddle: Command, result_cache: Path) -> None:
+    row = compared(heddle, "compare", "rmsnorm", "--gpu", "a100", "--set", "rows=256", "--set", "hidden=1024")
+    assert (row["ceiling_speedup"], row["baseline"]["simulation"]["mode"]) == (None, "chip")

@@ -99,6 +99,10 @@ def test_the_fields_are_those_that_people_can_set(result_cache: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "next_to"), [(0, [1]), (4, [3, 5]), (128, [64, 96, 160, 256])])
+def test_what_data_do_is_not_searched(result_cache: Path) -> None:
+    assert "rescaled" not in searched_fields(runs.request("attention", "b200", mode="fiber"))
+
+
+@pytest.mark.parametrize(("value", "next_to"), [(0, [1]), (1, [0, 2]), (4, [2, 3, 5, 6]), (128, [64, 96, 160, 256])])
 def test_steps_are_small_where_the_value_is(value: int, next_to: list[int]) -> None:
     assert steps(value) == next_to

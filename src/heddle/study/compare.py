@@ -61,6 +61,9 @@ def compare(
         kernel, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation="representative", texts=values
     )  # one mode for all: they would be off by different amounts
     baseline = runs.run(base, progress=progress)
+    if not baseline["tensor_utilization"]:  # it moves data: what limits it is shared by the whole chip
+        baseline = runs.run(dataclasses.replace(base, simulation="auto"), progress=progress)
+        base = dataclasses.replace(base, simulation=baseline["simulation"]["mode"])
     at = dataclasses.replace(base, clock_mhz=baseline["clock_mhz"], clock_source="that of the baseline")
     parts = [*_controls(at), _fiber("fiber", at, machine, values)]
     if ablate:

@@ -22,8 +22,8 @@ def figures() -> Mapping[str, Any]:
 
 def figure(kernel: str, architecture: str, params: Mapping[str, Any]) -> Figure:
     """Return the paper's figure for a question (`speedup`, `where`), empty where the paper has none."""
-    if kernel == "gemm":
-        found: Figure = figures()["gemm"]["projection"].get(architecture, {})
+    if kernel == "gemm":  # a gated one is a part of an FFN, and the paper has a figure of the whole only
+        found: Figure = figures()["gemm"]["projection"].get(architecture, {}) if params["epilogue"] == "none" else {}
         return found
     if kernel != "attention" or not _at_the_papers_size(params):
         return {}

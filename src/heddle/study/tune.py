@@ -23,8 +23,10 @@ Row = dict[str, Any]
 MOST_ROUNDS = 8
 MOST_TRIED = 40
 """Configurations that a search simulates at most; a few seconds each."""
+POLICIES = frozenset({"rescaled"})
+"""Fields that say what data do (how often a maximum grows), not how the work is laid out: never searched."""
 SMALL = 8
-"""Up to this value a field changes by one, above it by a factor of two or a quarter of itself."""
+"""Up to this value a field changes by one (an even one by two, as well), above it by a factor of two or a quarter."""
 
 
 def tune(
@@ -97,7 +99,7 @@ def _confirmed(
 def searched_fields(asked: Request) -> list[str]:
     """Return the whole-number fields of the kernel's configuration that are for people to set and are not pinned."""
     native = find_kernel(asked.kernel).native_on(asked.machine)
-    return [field.name for field in native.tile if field.type is int and field.name not in asked.pins]
+    return [field.name for field in native.tile if field.type is int and field.name not in {*asked.pins, *POLICIES}]
 
 
 def neighbours(config: Any, fields: Sequence[str]) -> Iterator[Any]:
@@ -111,7 +113,8 @@ def neighbours(config: Any, fields: Sequence[str]) -> Iterator[Any]:
 def steps(value: int) -> list[int]:
     """Return the values next to one."""
     if value <= SMALL:
-        return [other for other in (value - 1, value + 1) if other >= 0]
+        reach = 2 if value and value % 2 == 0 else 1  # some fields must be even
+        return [other for other in range(max(0, value - reach), value + reach + 1) if other != value]
     quarter = max(1, value // 4)
     return sorted({value // 2, value - quarter, value + quarter, value * 2} - {value})
 
