@@ -59,6 +59,16 @@ def test_columns_come_in_whole_blocks() -> None:
         pipeline.warp_program(program, machine("h100"))
 
 
+@pytest.mark.parametrize(("lanes", "text"), [(16, "different numbers of lanes"), (12, "8 or 16 or 32 is possible")])
+def test_rows_of_other_lanes_are_refused(lanes: int, text: str) -> None:
+    def body(k: Builder, tile: RegisterHandle) -> None:
+        other = k.registers("y", (16, 256), "fp32", warps=(4, 1), spread="rows", row_lanes=lanes)
+        k.elementwise("copy", other, tile)
+
+    with pytest.raises(UserError, match=text):
+        built(body)
+
+
 def test_rows_are_divided_among_the_warps() -> None:
     with pytest.raises(UserError, match="cannot be divided among"):
         built(lambda k, tile: k.elementwise("neg", tile, tile), rows=6)

@@ -26,8 +26,8 @@ class SharedTile:
 class RegisterTile:
     """rows x cols spread over the warps of a role; `warp_grid` = warps along (rows, cols).
 
-    `spread`: as matrix fragments; or whole "rows" a warp, each over all its lanes. A tile of one row is then a row
-    vector of which every warp has a copy.
+    `spread`: as matrix fragments; or whole "rows" a warp, each over `row_lanes` lanes, and as many of them side by side
+    as a warp has room for. A tile of one row is then a row vector of which every warp has a copy.
 
     `read_by` (pool tensors): each weft of the reading role reads its own rows; or "all": wefts read all rows wherever
     they lie, up to one weft in each subpartition, as second operand of products or quarter by quarter. `overlays`
@@ -42,6 +42,7 @@ class RegisterTile:
     warp_grid: tuple[int, int]
     read_by: Literal["own", "all"] = "own"
     spread: Literal["fragments", "rows"] = "fragments"
+    row_lanes: int = 32
     overlays: str | None = None
 
 

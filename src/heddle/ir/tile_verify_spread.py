@@ -10,9 +10,15 @@ BY_ROWS = (tile.LoadGlobal, tile.StoreGlobal, tile.Fill, tile.Elementwise, tile.
 """Operations on whole rows of a warp: nothing that knows matrix fragments."""
 
 
+ROW_LANES = (8, 16, 32)
+"""Lanes over which a row may lie; a row vector has all 32."""
+
+
 def verify_spread(program: tile.TileProgram) -> None:
     """Raise UserError where a tile spread by rows meets a product, shared or tensor memory, a mask, or fragments."""
-    by_rows = {register.name for register in program.registers if register.spread == "rows"}
+    _lanes(program)
+    lanes = {register.name: register.row_lanes for register in program.registers if register.spread == "rows"}
+    by_rows = set(lanes)
     if not by_rows:
         return
     for op, _ in walk(program):
@@ -32,4 +38,19 @@ def verify_spread(program: tile.TileProgram) -> None:
                 f"register tile {name!r} is spread by rows, {min(used - by_rows)!r} as fragments: no lane has both",
                 where=op.where,
                 hint='declare both with spread="rows", or neither',
+            )
+        if len({lanes[each] for each in used}) > 1:
+            spread = ", ".join(f"{each!r} over {lanes[each]}" for each in sorted(used))
+            raise UserError(f"rows lie over different numbers of lanes: {spread}", where=op.where)
+
+
+def _lanes(program: tile.TileProgram) -> None:
+    for register in program.registers:
+        by_rows = register.spread == "rows" and register.rows > 1
+        allowed = ROW_LANES if by_rows else ROW_LANES[-1:]
+        if register.row_lanes not in allowed:
+            what = "rows" if by_rows else "fragments or a row vector"
+            raise UserError(
+                f"register tile {register.name!r} of {what} has row_lanes = {register.row_lanes}; "
+                f"{' or '.join(map(str, allowed))} is possible"
             )

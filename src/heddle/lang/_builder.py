@@ -90,12 +90,14 @@ class Builder(FiberOps):
         *,
         warps: tuple[int, int],
         spread: Literal["fragments", "rows"] = "fragments",
+        row_lanes: int = 32,
         overlays: RegisterHandle | None = None,
     ) -> RegisterHandle:
         """Declare a tile in registers, spread over `warps` = (along rows, along columns) of the role that uses it.
 
-        As matrix fragments; or, with `spread="rows"`, whole rows to each warp, which has them over all its lanes, for
-        kernels without products. Such a tile of one row is a row vector: every warp has a copy. `overlays`: it takes
+        As matrix fragments; or, with `spread="rows"`, whole rows to each warp, which has each over `row_lanes` (8, 16
+        or 32) of its lanes, for kernels without products. Such a tile of one row is a row vector: every warp has a
+        copy. `overlays`: it takes
         registers of another tile, from which it is made by `cast_regrouped` alone.
         """
         self._new(name, shape, dtype)
@@ -106,6 +108,7 @@ class Builder(FiberOps):
             dtype=dtype,
             warp_grid=warps,
             spread=spread,
+            row_lanes=row_lanes,
             overlays=overlays.tile.name if overlays else None,
         )
         self._declared.registers.append(declared)

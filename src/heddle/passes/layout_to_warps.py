@@ -5,7 +5,7 @@ A register tile is spread over all warps of one role. Three layouts exist, by ge
 `group` (wgmma): warp w has rows [16 w, 16 w + 16) of each band of 16 x warps rows, so that four warps hold 64 rows;
 `lane` (tcgen05): warp w has rows [32 w, 32 w + 32) of each band, one row a lane, as tensor memory is read.
 `rows` (tiles without products): warp w has row w of each band of as many rows as warps, over all its lanes, each with
-eight columns side by side of 256.
+eight columns side by side of 256; rows over 16 or 8 lanes lie two or four to a warp, in blocks of 128 or 64 columns.
 Where a `fragment` tile only passes from shared to global memory, a lane has 16 bytes of a row at a time instead.
 """
 
@@ -46,7 +46,7 @@ LANES = 32
 REGISTER_BYTES = 4
 OLDER = {"sm_90": ("sm_80",)}  # what a machine runs besides code for itself: it has mma.sync and cp.async, too
 ATOM_ROWS, ATOM_COLS = 16, 8  # accumulator atom of mma.sync and wgmma (PTX ISA)
-ROW_COLS = 256  # of the layout `rows`: eight columns a lane, 16 bytes of a 16-bit type
+LANE_COLS = 8  # of the layout `rows`: columns of a lane side by side, 16 bytes of a 16-bit type
 Kind = Literal["fragment", "group", "lane", "rows"]
 
 
@@ -70,6 +70,11 @@ class WarpLayout:
     def row_step(self) -> int:
         """Rows of the tile between two bands of a warp."""
         return self.rows * self.warps
+
+    @property
+    def block_cols(self) -> int:
+        """Columns of a block of the layout `rows`, in which each lane of a row has eight side by side."""
+        return self.tile.row_lanes * LANE_COLS
 
     @property
     def registers(self) -> int:
@@ -159,23 +164,25 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
 
 
 def _whole_rows(tile: RegisterTile, where: SourceLocation | None) -> WarpLayout:
-    """The layout of a tile whose rows lie over all lanes of a warp; each lane has the values of a column."""
+    """The layout of a tile whose rows lie over lanes of a warp; each of these has the values of a column."""
     warps, grid_cols = tile.warp_grid
-    if grid_cols != 1 or (tile.cols != 1 and tile.cols % ROW_COLS):
+    block, rows = tile.row_lanes * LANE_COLS, LANES // tile.row_lanes
+    if grid_cols != 1 or (tile.cols != 1 and tile.cols % block) or (rows > 1 and tile.rows % (rows * warps)):
         raise UserError(
             f"register tile {tile.name} of {tile.rows} x {tile.cols} over {warps} x {grid_cols} warps cannot be spread "
-            f"by rows",
+            f"by rows of {tile.row_lanes} lanes",
             where=where,
-            hint=f"columns must be a multiple of {ROW_COLS} (read beyond the tensor: zeros), warps lie along rows",
+            hint=f"columns must be a multiple of {block} (read beyond the tensor: zeros), warps lie along rows, with "
+            f"{rows} in each",
         )
-    registers = 1 if tile.cols == 1 else tile.cols * dtype_bytes(tile.dtype, where) // (LANES * REGISTER_BYTES)
+    registers = 1 if tile.cols == 1 else rows * tile.cols * dtype_bytes(tile.dtype, where) // (LANES * REGISTER_BYTES)
     return WarpLayout(
         tile=tile,
         kind="rows",
         warps=warps,
-        rows=1,
+        rows=rows,
         cols=tile.cols,
-        bands=-(-tile.rows // warps),
+        bands=-(-tile.rows // (rows * warps)),
         band_registers=registers,
     )
 

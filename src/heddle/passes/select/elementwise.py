@@ -10,13 +10,13 @@ from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Elementwise, Fill, Mask, Position, RowReduce
 from heddle.ir.tile_ops import OWN_ROWS
 from heddle.passes.draft import File, Operand
-from heddle.passes.layout_to_warps import ATOM_ROWS, ROW_COLS, WarpLayout
+from heddle.passes.layout_to_warps import ATOM_ROWS, WarpLayout
 from heddle.passes.select.writer import RoleWriter
 
 REGISTER_BYTES = 4
 LANE_BITS = 32  # of a register
-SHARING_SHUFFLES = {"fragment": 2, "group": 2, "lane": 0, "rows": 5}
-"""Steps to all lanes that share a row: four of an atom (PTX ISA, matrix fragments), none, or the warp's 32."""
+SHARING_LANES = {"fragment": 4, "group": 4, "lane": 1}
+"""Lanes that share a row: four of an atom (PTX ISA, matrix fragments), or none; of `rows` the tile says it."""
 
 # Operations for one fp32 register; "d" is the destination, "0", "1" the sources, "t" a temporary of the step before.
 FP32_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -229,7 +229,8 @@ def part_registers(writer: RoleWriter, name: str, first_col: int, cols: int) -> 
     if first_col == 0 and cols == layout.tile.cols:
         return writer.tile_registers(name)
     size = dtype_bytes(layout.tile.dtype)
-    unit = {"lane": max(2, REGISTER_BYTES // size), "rows": ROW_COLS}.get(layout.kind, 8)  # pairs of a row, whole atoms
+    units = {"lane": max(2, REGISTER_BYTES // size), "rows": layout.block_cols}  # pairs of a row, blocks
+    unit = units.get(layout.kind, 8)  # whole atoms
     if layout.tile.warp_grid[1] > 1 or first_col % unit or cols % unit or first_col + cols > layout.tile.cols:
         raise UserError(
             f"columns {first_col} to {first_col + cols} of register tile {name} ({layout.tile.cols} columns) "
@@ -257,6 +258,11 @@ def _broadcast(writer: RoleWriter, name: str, op: Elementwise) -> list[Operand]:
     return [column[2 * (i // row) + (i // max(1, pair)) % 2] for i in range(len(registers))]
 
 
+def sharing_lanes(layout: WarpLayout) -> int:
+    """Return how many lanes have a part of a row, or copies of it where the tile has one column."""
+    return SHARING_LANES.get(layout.kind, layout.tile.row_lanes)
+
+
 def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
     """A chain over the columns of each row, then two shuffles where four lanes share a row and are to agree."""
     opcode = {"max": "FMNMX", "sum": "FADD"}.get(op.function)
@@ -264,7 +270,7 @@ def lower_row_reduce(writer: RoleWriter, op: RowReduce) -> None:
         raise unknown_name("row reduction", op.function, ("max", "sum"), writer.where)
     column = writer.tile_registers(op.dst)
     start, layout = len(writer.code), writer.layout(op.src)
-    shuffles = SHARING_SHUFFLES[layout.kind] if op.across_lanes else 0
+    shuffles = sharing_lanes(layout).bit_length() - 1 if op.across_lanes else 0
     rows = _rows_of(writer, op, len(column))
     for register, parts in zip(column, rows, strict=True):
         chain = [register, *parts] if op.accumulate else list(parts)

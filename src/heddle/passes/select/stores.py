@@ -10,8 +10,8 @@ from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import GlobalRef, LoadGlobal, LoadShared, SharedRef, StoreGlobal, StoreShared
 from heddle.ir.warp import Access, StreamRef
 from heddle.passes.draft import Operand, Value, whole
-from heddle.passes.layout_to_warps import ROW_COLS, WarpLayout
-from heddle.passes.select.elementwise import convert, part_registers
+from heddle.passes.layout_to_warps import WarpLayout
+from heddle.passes.select.elementwise import convert, part_registers, sharing_lanes
 from heddle.passes.select.writer import RoleWriter
 
 LANES = 32
@@ -116,7 +116,7 @@ def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
             "RED" if op.reduce else "STG",
             src=(Operand(pointer, 0, 2), group),
             stream=_piece(stream.name, op.dst, layout, index, count),
-            bytes=LANES * REGISTER_BYTES * group.count,
+            bytes=_access_bytes(layout, group),
         )
         stores.append(len(writer.code) - 1)
     _band_effects(writer, stores, direction, op.src, op.src_col, writer.global_access(op.dst), "write")
@@ -135,7 +135,7 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
             group,
             (Operand(pointer, 0, 2),),
             stream=_piece(stream.name, op.src, layout, index, len(groups)),
-            bytes=LANES * REGISTER_BYTES * group.count,
+            bytes=_access_bytes(layout, group),
         )
         loads.append(len(writer.code) - 1)
     memory = writer.global_access(op.src)
@@ -175,8 +175,16 @@ def _check_part(writer: RoleWriter, name: str, first_col: int, rows: int, cols: 
         )
 
 
+def _access_bytes(layout: WarpLayout, group: Operand) -> int:
+    """Bytes that a warp's access moves: a column has one element for the lanes that share a row."""
+    lanes = LANES if layout.cols > 1 else LANES // sharing_lanes(layout)
+    return lanes * REGISTER_BYTES * group.count
+
+
 def _width(layout: WarpLayout, element_bytes: int) -> int:
     """Registers of one access of a lane: four of its row, or the two neighbouring columns of a fragment."""
+    if layout.cols == 1:
+        return 1
     return (
         VECTOR_REGISTERS
         if layout.kind in ("lane", "rows") or layout.passing
@@ -279,9 +287,9 @@ def _load_effect(writer: RoleWriter, position: int, memory: Access, part: Access
 
 
 def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], tile: str, memory: Access) -> None:
-    """One effect for every 256 columns of a row, on the last of their loads (load i brings `sizes[i]` registers)."""
+    """One effect for every block of columns, on the last of its loads (load i brings `sizes[i]` registers)."""
     layout = writer.layout(tile)
-    block = layout.band_registers * ROW_COLS // layout.cols
+    block = layout.band_registers * layout.block_cols // layout.cols
     loaded = 0
     for position, size in zip(positions, sizes, strict=True):
         loaded += size
@@ -289,8 +297,8 @@ def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], t
             continue
         band, last = divmod(loaded - block, layout.band_registers)
         place = layout.band(band, writer.tile_object(tile))
-        col = last // block * ROW_COLS
-        _load_effect(writer, position, memory, replace(place, col=col, cols=ROW_COLS))
+        col = last // block * layout.block_cols
+        _load_effect(writer, position, memory, replace(place, col=col, cols=layout.block_cols))
 
 
 def _band_effects(

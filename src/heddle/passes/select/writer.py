@@ -8,15 +8,30 @@ from typing import Any
 
 from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile import BarrierUse, GlobalRef, Op, RoleBody, SharedRef, SharedTile, TileProgram, TmemRef
+from heddle.ir.tile import (
+    BarrierUse,
+    GlobalRef,
+    Op,
+    RegisterTile,
+    RoleBody,
+    SharedRef,
+    SharedTile,
+    TileProgram,
+    TmemRef,
+)
 from heddle.ir.warp import LOOP_LEVELS, Access, BarrierRef, Count, DataObject, Effect, Instruction
 from heddle.machine.spec import Machine
 from heddle.passes.draft import DEFINE, LABEL, Draft, File, Operand, Value, whole
-from heddle.passes.layout_to_warps import ROW_COLS, LaidOut, WarpLayout
+from heddle.passes.layout_to_warps import LaidOut, WarpLayout
 from heddle.passes.select.tables import Tables
 
 FRAGMENT_ROW_LANES = 4
 """Lanes that share a row of a fragment (PTX ISA, matrix fragments)."""
+
+
+def _copied(tile: RegisterTile) -> bool:
+    """Whether warps have copies of the same elements: a row vector, or a column of warps side by side."""
+    return (tile.spread == "rows" and tile.rows == 1) or (tile.cols == 1 and tile.warp_grid[1] > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +127,7 @@ class RoleWriter:
                 wide = 16 if dtype_bytes(layout.tile.dtype) == 2 and layout.cols % 16 == 0 else 8  # an A operand
                 atoms = layout.rows // 16 * (1 if name in self.whole_rows else layout.cols // wide)
             elif layout.kind == "rows" and layout.cols > 1:
-                atoms = layout.cols // ROW_COLS
+                atoms = layout.cols // layout.block_cols
             count = layout.band_registers // atoms
             self._tiles[name] = tuple(self.value(f"{name}.{i}", count, tile=name) for i in range(atoms * layout.bands))
         return self._tiles[name]
@@ -256,7 +271,7 @@ class RoleWriter:
                 space="register",
                 shape=(tile.rows, tile.cols),
                 dtype=tile.dtype,
-                scope="warp" if tile.spread == "rows" and tile.rows == 1 else "cta",
+                scope="warp" if _copied(tile) else "cta",
             )
         )
 

@@ -1,0 +1,163 @@
+"""Registry entries of the kernels around the main backward kernel: before it, after it, and sums over groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.errors import UserError
+from heddle.ir.tile import TileProgram
+from heddle.kernels._kernel import Kernel, Parameter
+from heddle.kernels._limits import check_item_count
+from heddle.kernels._parameters import TileParameter
+from heddle.kernels.attention.backward_reference import Backward, backward, group_sums
+from heddle.kernels.attention.backward_rows import (
+    WARPS,
+    attention_bwd_convert,
+    attention_bwd_group_sum,
+    attention_bwd_preprocess,
+)
+from heddle.kernels.attention.check import HEAD_DIMS, check_sizes
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.lang import KernelFunction
+from heddle.machine.spec import Machine
+
+ROWS = {64: 128, 128: 64, 256: 64}
+"""Of a CTA, by head size: as many as the main kernel takes at a time (flash_bwd_launch_template.h at 073afd5)."""
+LARGEST_GROUP = 64
+"""Query heads of a group: the code has a part for each."""
+Arrays = dict[str, NDArray[Any]]
+Expected = dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsConfig:
+    """A CTA of eight warps takes `rows` rows of one head."""
+
+    rows: int
+
+    def label(self) -> str:
+        """Return a short name, as in `64 rows`."""
+        return f"{self.rows} rows"
+
+
+TILE = (TileParameter("rows", int, "rows of a head that a CTA takes", "multiples of 32, up to 256"),)
+"""What the fields of `RowsConfig` may be, for people."""
+
+BATCH = Parameter("batch", int, 8, "sequences", small=1)
+HEADS = Parameter("heads_q", int, 16, "query heads", small=2)
+HEADS_KV = Parameter("heads_kv", int, 4, "key and value heads, a divisor of heads_q", small=1)
+QUERIES = Parameter("seqlen_q", int, 4096, "queries of a sequence")
+KEYS = Parameter("seqlen_kv", int, 4096, "keys of a sequence")
+HEAD_DIM = Parameter("head_dim", int, 128, "elements of a head", choices=HEAD_DIMS)
+DTYPE = Parameter("dtype", str, "fp16", "type of the inputs and gradients", choices=("fp16", "bf16"))
+
+
+class BackwardRows(Kernel[RowsConfig]):
+    """One pass over rows. `function` is built with (problem, rows, items); `arrays` gives inputs and outputs."""
+
+    tile = TILE
+    architectures = ("sm_80", "sm_90", "sm_100")
+    native: Mapping[str, Any] = {}
+
+    def __init__(
+        self,
+        function: KernelFunction,
+        summary: str,
+        parameters: tuple[Parameter, ...],
+        arrays: Callable[[AttentionProblem, Backward], tuple[Arrays, Expected]],
+    ) -> None:
+        self.name, self.summary, self.parameters = function.__name__, summary, parameters
+        self.function, self.arrays = function, arrays
+
+    def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
+        """Return the problem; sizes on which the kernel does not depend are those of the others."""
+        sizes = {"heads_kv": 0, "seqlen_q": 0, "seqlen_kv": 0, **self.check(params)}
+        sizes["heads_kv"] = sizes["heads_kv"] or sizes["heads_q"]
+        sizes["seqlen_q"] = sizes["seqlen_q"] or sizes["seqlen_kv"]
+        sizes["seqlen_kv"] = sizes["seqlen_kv"] or sizes["seqlen_q"]
+        check_sizes(sizes)
+        problem = AttentionProblem(**sizes, causal=False)
+        if problem.group > LARGEST_GROUP:
+            raise UserError(f"{problem.group} query heads share keys; {self.name} has code for up to {LARGEST_GROUP}")
+        return problem
+
+    def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[RowsConfig]:
+        """Return the rows that the open kernel takes."""
+        return [RowsConfig(rows=ROWS[self.problem(params).head_dim])]
+
+    def simt_build(self, machine: Machine, params: Mapping[str, Any], config: RowsConfig | None = None) -> TileProgram:
+        """Return the tile program; without a configuration with the rows of the open kernel."""
+        problem = self.problem(params)
+        rows = (config or self.simt_candidates(machine, params)[0]).rows
+        if rows not in range(4 * WARPS, 257, 4 * WARPS):
+            raise UserError(f"rows of a CTA of {self.name} must be {TILE[0].allowed}, got {rows}")
+        items = work_items(problem, rows, keys="seqlen_q" not in self.check(params))
+        params = {**self.check(params), "config": RowsConfig(rows=rows).label()}
+        return self.function.build(machine.architecture, problem, rows, items, params=params)
+
+    def reference(self, params: Mapping[str, Any], seed: int = 0) -> tuple[Arrays, Expected]:
+        """Return seeded inputs by tensor name and the expected outputs in float64."""
+        problem = self.problem(params)
+        return self.arrays(problem, backward(problem, seed))
+
+    def flops(self, params: Mapping[str, Any]) -> int:
+        """Return the operations of the rows; those of the products are the main kernel's."""
+        problem = self.problem(params)
+        row_elements = problem.batch * problem.head_dim
+        return {
+            "attention_bwd_preprocess": 2 * row_elements * problem.heads_q * problem.seqlen_q,
+            "attention_bwd_convert": row_elements * problem.heads_q * problem.seqlen_q,
+            "attention_bwd_group_sum": 2 * row_elements * (problem.heads_q - problem.heads_kv) * problem.seqlen_kv,
+        }[self.name]
+
+
+def work_items(problem: AttentionProblem, rows: int, *, keys: bool) -> dict[str, list[int]]:
+    """Return one item a CTA: plane and first row of the output, planes of the inputs of a group; rows fastest."""
+    planes = problem.batch * (problem.heads_kv if keys else problem.heads_q)
+    firsts = range(0, problem.seqlen_kv if keys else problem.seqlen_q, rows)
+    check_item_count(f"{planes} heads of {firsts.stop} rows", planes * len(firsts))
+    items = {"plane": [plane for plane in range(planes) for _ in firsts], "row": [*firsts] * planes}
+    for head in range(problem.group if keys else 0):
+        items[f"plane{head}"] = [plane * problem.group + head for plane in items["plane"]]
+    return items
+
+
+def _before(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expected]:
+    return {"O": found.o, "dO": found.do}, {"delta": found.delta, "dQ_accum": np.zeros_like(found.dq)}
+
+
+def _after(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expected]:
+    return {"dQ_accum": found.dq / problem.scale}, {"dQ": found.dq}
+
+
+def _sums(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expected]:
+    heads = {"dK": found.dk, "dV": found.dv}
+    return (
+        {f"{name}_heads": array for name, array in heads.items()},
+        {name: group_sums(problem, array) for name, array in heads.items()},
+    )
+
+
+PREPROCESS = BackwardRows(
+    attention_bwd_preprocess,
+    "backward of attention, before: delta = row sums of dO * O, and the fp32 accumulator of dQ cleared",
+    (BATCH, HEADS, QUERIES, HEAD_DIM, DTYPE),
+    _before,
+)
+CONVERT = BackwardRows(
+    attention_bwd_convert,
+    "backward of attention, after: dQ from its fp32 accumulator",
+    (BATCH, HEADS, QUERIES, HEAD_DIM, DTYPE),
+    _after,
+)
+GROUP_SUM = BackwardRows(
+    attention_bwd_group_sum,
+    "backward of attention, after, for grouped queries: dK and dV summed over the query heads of each group",
+    (BATCH, HEADS, HEADS_KV, KEYS, HEAD_DIM, DTYPE),
+    _sums,
+)
