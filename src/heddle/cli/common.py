@@ -109,11 +109,12 @@ def check_store() -> None:
 
 
 def spread_settings(arguments: Iterable[str]) -> list[str]:
-    """Return command-line arguments with one `--set` for each of the settings that follow a `--set`."""
+    """Return command-line arguments with one `--set` (`--only`) for each setting (name) that follows the first."""
     spread: list[str] = []
     for argument in arguments:
-        follows = len(spread) >= 2 and spread[-2] == "--set" and "=" in argument and not argument.startswith("-")
-        spread += ["--set", argument] if follows else [argument]
+        option = spread[-2] if len(spread) >= 2 and not argument.startswith("-") else ""
+        follows = option == "--only" or (option == "--set" and "=" in argument)
+        spread += [option, argument] if follows else [argument]
     return spread
 
 

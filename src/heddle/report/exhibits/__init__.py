@@ -1,0 +1,1 @@
+"""How each exhibit is shown: a table as text, and a picture where it has one."""
