@@ -142,14 +142,16 @@ class Effects:
         values = self._read(doing, access, doing.warp.cta)
         box = self._resolve(doing, access, doing.warp.cta, doing.warp.cta.rank)[1]
         row, col = (self._position(doing, params, name) for name in ("row", "col"))
+        places = np.arange(box.row, box.row_end) + row, np.arange(box.col, box.col_end) + col
+        transposed = bool(params.get("transposed", 0))
         keep = kept_elements(
-            np.arange(box.row, box.row_end) + row,
-            np.arange(box.col, box.col_end) + col,
+            *(places[::-1] if transposed else places),
             causal=bool(params["causal"]),
             limit=int(params["limit"]),
             diagonal=int(params["diagonal"]),
             row_divisor=int(params["row_divisor"]),
         )
+        keep = keep.T if transposed else keep
         self._write(doing, access, doing.warp.cta, np.where(keep, values, np.float32(params["value"])))
 
     def _position(self, doing: Doing, params: Mapping[str, float | int | str], name: str) -> int:
@@ -168,8 +170,10 @@ class Effects:
         a_access, b_access = doing.effect.reads[:2]
         transposed = bool(params.get("transposed", 0))
         b = np.concatenate([self._read(doing, b_access, cta) for cta in ctas], axis=1 if transposed else 0)
+        a_transposed = bool(params.get("a_transposed", 0))
         for cta in ctas:
-            product = matrix_product(self._read(doing, a_access, cta), b.T if transposed else b)
+            a = self._read(doing, a_access, cta)
+            product = matrix_product(a.T if a_transposed else a, b.T if transposed else b)
             self._accumulate(doing, cta, product)
 
     def _accumulate(self, doing: Doing, cta: Cta, product: Values) -> None:

@@ -136,13 +136,17 @@ class StoreShared(Op):
     """Register tile (converted to the shared tile's dtype) -> shared, by stmatrix (sm_90 on) or stores.
 
     The part that is stored has the size of `dst` and begins at column `src_col` of the register tile. `by_element`:
-    each 16-bit element by a store of its own, with an address of its own.
+    each 16-bit element by a store of its own, with an address of its own. `transposed`: dst = src.T; 16-bit elements
+    (stmatrix.trans). `thread_order`: 32-bit elements side by side as the threads hold them, which is what a bulk copy
+    into memory of the same order takes; the order itself is not modelled.
     """
 
     dst: SharedRef
     src: str
     src_col: int = 0
     by_element: bool = False
+    transposed: bool = False
+    thread_order: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +259,7 @@ class Mask(Op):
 
     Element (r, c) is at row + r, col + c. It keeps its value if its column is below `limit` (0: no limit) and, with
     `causal`, not above (row + r) // row_divisor + diagonal. `row_divisor`: rows that share a query (packed heads).
+    `transposed`: rows are keys and columns queries; what is said of rows holds for columns, and the other way round.
     """
 
     dst: str
@@ -265,11 +270,14 @@ class Mask(Op):
     diagonal: int = 0
     row_divisor: int = 1
     value: float = float("-inf")
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mma(Op):
     """acc += a @ b.T with a [m, k] and b [n, k]; with `b_transposed`, b is [k, n] and acc += a @ b.
+
+    `a_transposed` (sm_90): a, in shared memory and of 16 bits, is [k, m].
 
     `plus` (mode fiber): acc = plus + a @ b.T. The chain accumulates in `plus`, and its last step writes acc; with
     `accumulate` False it begins from nothing and `plus` only holds what it adds up.
@@ -289,6 +297,7 @@ class Mma(Op):
     loop: str | None = None
     ctas: int = 1
     b_transposed: bool = False
+    a_transposed: bool = False
     plus: str | None = None
     start: int = 0
 

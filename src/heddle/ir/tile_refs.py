@@ -27,12 +27,13 @@ class RegisterTile:
     """rows x cols spread over the warps of a role; `warp_grid` = warps along (rows, cols).
 
     `spread`: as matrix fragments; or whole "rows" a warp, each over `row_lanes` lanes, and as many of them side by side
-    as a warp has room for. A tile of one row is then a row vector of which every warp has a copy.
+    as a warp has room for. A tile of one row is then a row vector of which every warp has a copy. "columns": such a
+    vector beside fragments, of which each lane has the columns that it has of a fragment, two of eight.
 
     `read_by` (pool tensors): each weft of the reading role reads its own rows; or "all": wefts read all rows wherever
     they lie, up to one weft in each subpartition, as second operand of products or quarter by quarter. `overlays`
     names an fp32 tile of the same shape whose registers, from the first on, this one takes while its elements are
-    regrouped into it (`cast_regrouped`); they are gone then.
+    regrouped into it (`cast_regrouped`), or cast to 16 bits; they are gone then.
     """
 
     name: str
@@ -41,7 +42,7 @@ class RegisterTile:
     dtype: str
     warp_grid: tuple[int, int]
     read_by: Literal["own", "all"] = "own"
-    spread: Literal["fragments", "rows"] = "fragments"
+    spread: Literal["fragments", "rows", "columns"] = "fragments"
     row_lanes: int = 32
     overlays: str | None = None
 

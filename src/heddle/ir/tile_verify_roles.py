@@ -36,6 +36,10 @@ def verify_architecture(program: tile.TileProgram) -> None:
             )
         if isinstance(op, tile.MmaWait) and program.architecture != "sm_90":
             raise UserError(f"MmaWait waits for wgmma, which {program.architecture} does not have", where=op.where)
+        if isinstance(op, tile.Mma) and op.a_transposed and program.architecture != "sm_90":
+            raise UserError(f"a transposed first operand is for sm_90, not {program.architecture}", where=op.where)
+        if isinstance(op, tile.StoreShared) and op.transposed and program.architecture == "sm_80":
+            raise UserError("a transposed store needs stmatrix, which sm_80 does not have", where=op.where)
         if isinstance(op, tile.Mma) and isinstance(op.acc, tile.TmemRef) != (program.architecture == "sm_100"):
             place = "tensor memory" if program.architecture == "sm_100" else "registers"
             raise UserError(f"on {program.architecture} accumulators are in {place}", where=op.where)
@@ -61,7 +65,7 @@ def verify_roles(program: tile.TileProgram) -> None:
     everywhere = {register.name for register in program.pool if register.read_by == "all"}
     for register in registers.values():
         rows, cols = register.warp_grid
-        vector = register.spread == "rows" and register.rows == 1
+        vector = register.spread != "fragments" and register.rows == 1
         if (register.rows % rows and not vector) or (register.cols % cols and register.cols != 1):
             raise UserError(
                 f"register tile {register.name!r} of {register.rows} x {register.cols} cannot be divided among "

@@ -108,7 +108,7 @@ def _shared_overlay(shared: tile.SharedTile, program: tile.TileProgram) -> None:
 
 
 def _register_overlay(over: tile.RegisterTile, program: tile.TileProgram) -> None:
-    """A tile that overlays another has its shape, and is made from it, column by column, by `cast_regrouped` alone."""
+    """A tile that overlays another has its shape, and is made from it, column by column, by casts alone."""
     if over.overlays is None:
         return
     under = next((t for t in program.registers if t.name == over.overlays and t.overlays is None), None)
@@ -116,13 +116,17 @@ def _register_overlay(over: tile.RegisterTile, program: tile.TileProgram) -> Non
     if under is None or not alike or under.dtype != "fp32":
         raise UserError(f"{over.name!r} overlays {over.overlays!r}, which is no fp32 register tile of its shape")
     for op, _ in walk(program):
-        if over.name in register_writes(op) and not _regroups(op, under.name):
-            raise UserError(f"{over.name!r} lies in {under.name!r}: only cast_regrouped fills it", where=op.where)
+        if over.name in register_writes(op) and not _regroups(op, under.name, over):
+            raise UserError(
+                f"{over.name!r} lies in {under.name!r}: only cast_regrouped fills it, or a cast to 16 bits",
+                where=op.where,
+            )
 
 
-def _regroups(op: tile.Op, source: str) -> bool:
-    """Whether an operation regroups columns of `source` into the same columns of another tile."""
-    if not isinstance(op, tile.Elementwise) or op.function != "cast_regrouped":
+def _regroups(op: tile.Op, source: str, over: tile.RegisterTile) -> bool:
+    """Whether an operation casts columns of `source` into the same columns of the tile over it."""
+    function = "cast" if dtype_bytes(over.dtype) == TRANSPOSABLE_BYTES else "cast_regrouped"
+    if not isinstance(op, tile.Elementwise) or op.function != function:
         return False
     return op.sources == (source,) and (op.source_cols or (0,)) == (op.dst_col,)
 
@@ -177,10 +181,31 @@ def _copy(op: tile.TmaLoad | tile.TmaStore | tile.CpAsync, tiles: _Tiles) -> Non
 
 def _store(op: tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory, tiles: _Tiles) -> None:
     rows, cols = tiles.shape(op.src)
-    if op.dst.rows != rows or op.src_col < 0 or op.src_col + op.dst.cols > cols:
+    stored_rows, stored_cols = op.dst.rows, op.dst.cols
+    if isinstance(op, tile.StoreShared):
+        _store_form(op, tiles)
+        stored_rows, stored_cols = (stored_cols, stored_rows) if op.transposed else (stored_rows, stored_cols)
+    if stored_rows != rows or op.src_col < 0 or op.src_col + stored_cols > cols:
         raise UserError(
-            f"{op.dst.rows} x {op.dst.cols} from column {op.src_col} on does not lie inside {op.src!r} "
+            f"{stored_rows} x {stored_cols} from column {op.src_col} on does not lie inside {op.src!r} "
             f"of {rows} x {cols}",
+            where=op.where,
+        )
+
+
+def _store_form(op: tile.StoreShared, tiles: _Tiles) -> None:
+    """Transposed and thread-ordered stores are of the types that have them, and exclude others."""
+    size = dtype_bytes(tiles.dtype(op.dst.tile))
+    if op.thread_order and (size != COLUMN_BYTES or dtype_bytes(tiles.dtype(op.src)) != COLUMN_BYTES or op.by_element):
+        raise UserError(
+            f"thread_order stores 32-bit elements; {op.src!r} is {tiles.dtype(op.src)}, {op.dst.tile!r} "
+            f"{tiles.dtype(op.dst.tile)}",
+            where=op.where,
+        )
+    if op.transposed and (op.by_element or not (op.thread_order or size == TRANSPOSABLE_BYTES)):
+        raise UserError(
+            f"a transposed store is of 16-bit elements, or in thread_order; {op.dst.tile!r} is "
+            f"{tiles.dtype(op.dst.tile)}",
             where=op.where,
         )
 
@@ -198,6 +223,7 @@ def _transpose(op: tile.TransposeShared, tiles: _Tiles) -> None:
 
 def _mma(op: tile.Mma, tiles: _Tiles) -> None:
     a = tiles.shape(op.a) if isinstance(op.a, str) else (op.a.rows, op.a.cols)
+    a = a[::-1] if op.a_transposed else a
     acc = tiles.shape(op.acc) if isinstance(op.acc, str) else (op.acc.rows, op.acc.cols)
     _equal("the second operand", (op.columns * op.ctas, op.depth), (acc[1], a[1]), op.where)
     _equal("the accumulator", acc, (a[0], op.columns * op.ctas), op.where)
@@ -210,6 +236,11 @@ def _mma(op: tile.Mma, tiles: _Tiles) -> None:
         raise UserError(f"a product of {types[0]} and {types[1]}; both operands have one type", where=op.where)
     if op.b_transposed and dtype_bytes(types[1]) != TRANSPOSABLE_BYTES:
         raise UserError(f"a transposed second operand must be of a 16-bit type, this one is {types[1]}", where=op.where)
+    if op.a_transposed and (dtype_bytes(types[0]) != TRANSPOSABLE_BYTES or not isinstance(op.a, tile.SharedRef)):
+        raise UserError(
+            f"a transposed first operand lies in shared memory and is of a 16-bit type, this one is {types[0]}",
+            where=op.where,
+        )
     acc_type = tiles.dtype(op.acc if isinstance(op.acc, str) else op.acc.tile)
     if acc_type != "fp32":
         raise UserError(f"accumulators are fp32, this one is {acc_type}", where=op.where)
@@ -230,7 +261,7 @@ def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
         if op.quarter(index) is not None:  # each weft of the destination takes the same rows
             wefts = tiles.by_name[op.dst].warp_grid[0]
             shape = (shape[0] // SUBPARTITIONS * wefts, shape[1])
-        vector = shape[0] == 1 and tiles.by_name[name].spread == "rows"
+        vector = shape[0] == 1 and tiles.by_name[name].spread != "fragments"
         if (shape[0] != rows and not vector) or (shape[1] != 1 and not 0 <= col <= shape[1] - cols):
             raise UserError(
                 f"{name!r} of {shape[0]} x {shape[1]} from column {col} on does not cover {rows} x {cols}",

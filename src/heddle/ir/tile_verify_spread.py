@@ -1,4 +1,4 @@
-"""Rules of register tiles that are spread by rows: what works on them, and that they do not mix with fragments."""
+"""Rules of register tiles that are spread by rows or columns: what works on them, and what they do not mix with."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ ROW_LANES = (8, 16, 32)
 
 def verify_spread(program: tile.TileProgram) -> None:
     """Raise UserError where a tile spread by rows meets a product, shared or tensor memory, a mask, or fragments."""
+    _column_vectors(program)
     _lanes(program)
     lanes = {register.name: register.row_lanes for register in program.registers if register.spread == "rows"}
     by_rows = set(lanes)
@@ -53,4 +54,19 @@ def _lanes(program: tile.TileProgram) -> None:
             raise UserError(
                 f"register tile {register.name!r} of {what} has row_lanes = {register.row_lanes}; "
                 f"{' or '.join(map(str, allowed))} is possible"
+            )
+
+
+def _column_vectors(program: tile.TileProgram) -> None:
+    """A vector spread by columns is loaded from shared memory, and a source of elementwise operations on fragments."""
+    vectors = {register.name for register in program.registers if register.spread == "columns"}
+    for op, _ in walk(program) if vectors else ():
+        wrong = vectors & {*register_reads(op), *register_writes(op)}
+        if isinstance(op, tile.Elementwise):
+            wrong &= {op.dst}
+        if wrong and not isinstance(op, tile.LoadShared):
+            raise UserError(
+                f"register tile {min(wrong)!r} is spread by columns; {type(op).__name__} does not take it",
+                where=op.where,
+                hint="such a vector is loaded from shared memory, and a source of elementwise operations",
             )

@@ -6,6 +6,7 @@ several sequences make that ambiguous, the rule is silent, and a deadlock is rep
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -59,13 +60,12 @@ def verify_arrivals(program: tile.TileProgram) -> None:
         always = {phase.role: phase.arrivals for phase in phases if not phase.conditional}
         if any(always[phase.role] != phase.arrivals for phase in phases if phase.role in always):
             continue
-        choices = {phase.arrivals for phase in phases if phase.role not in always} or {0}
-        totals = {sum(always.values()) + choice for choice in choices}
-        if len(totals) == 1 and phases and totals != {barrier.arrivals}:
+        totals = _totals(sum(always.values()), [phase for phase in phases if phase.role not in always])
+        if phases and barrier.arrivals not in totals:
             counts = ", ".join(sorted({f"{phase.role}: {phase.arrivals}" for phase in phases}))
             raise UserError(
                 f"barrier {barrier.name!r} is declared for {barrier.arrivals} arrivals, but a phase gets "
-                f"{totals.pop()} ({counts})",
+                f"{' or '.join(map(str, sorted(totals)))} ({counts})",
                 where=phases[0].where,
             )
 
@@ -76,6 +76,14 @@ class _Phase:
     def __init__(self, role: str, conditional: bool, where: SourceLocation | None) -> None:
         self.role, self.conditional, self.where = role, conditional, where
         self.arrivals = 0
+
+
+def _totals(always: int, conditional: list[_Phase]) -> set[int]:
+    """Return the arrivals that a phase may get: of roles that arrive under conditions some, one at least."""
+    roles = {phase.role for phase in conditional}
+    choices = [{0} | {phase.arrivals for phase in conditional if phase.role == role} for role in sorted(roles)]
+    sums = {always + sum(chosen) for chosen in itertools.product(*choices)}
+    return sums - {always} if roles else sums
 
 
 def _phases(program: tile.TileProgram, role: tile.RoleBody, barrier: str) -> Iterator[_Phase]:

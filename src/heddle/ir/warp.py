@@ -272,7 +272,8 @@ class Effect:
     copy_async: the same, but the write lands when the engine says (bulk copy: at R in every CTA if params["ctas"] > 1;
     cp.async: at R); store, reduce: global = or += reads[0] when the engine says that the source is read (registers are
     taken at issue: what a store reads later is packed copies of them, which its read barrier guards); mma: writes[0]
-    (+)= reads[0] @ reads[1].T, both [rows, k] (params["transposed"]: reads[1] is [k, cols]); operands are read between
+    (+)= reads[0] @ reads[1].T, both [rows, k] (params["transposed"]: reads[1] is [k, cols]; "a_transposed": reads[0] is
+    [k, rows]); operands are read between
     start and completion, and with a third read the product is added to reads[2]. params of mma: "accumulate": 1, 0
     (overwrite) or 2 (overwrite if counter[params["level"]] == 0); "ctas" 2: reads[1] is stacked from the CTAs of the
     pair, each CTA accumulating its own rows. A warp-group instruction (HGMMA) carries the region of its own warp's 16

@@ -6,13 +6,15 @@ from typing import Any
 
 from heddle.errors import unknown_name
 from heddle.kernels._kernel import Kernel
+from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
 from heddle.kernels.attention.backward_rows_kernel import CONVERT, GROUP_SUM, PREPROCESS
 from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2
 from heddle.kernels.gemm.kernel import Gemm
 from heddle.kernels.norm.kernel import RMSNORM
 
 KERNELS: dict[str, Kernel[Any]] = {
-    kernel.name: kernel for kernel in (ATTENTION, ATTENTION_FA2, PREPROCESS, CONVERT, GROUP_SUM, Gemm(), RMSNORM)
+    kernel.name: kernel
+    for kernel in (ATTENTION, ATTENTION_FA2, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM, Gemm(), RMSNORM)
 }
 """The kernels that `heddle run` and `heddle.run` know."""
 

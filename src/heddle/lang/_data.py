@@ -68,7 +68,7 @@ def _source(value: Registers | RegisterQuarter, wefts: int) -> tuple[str, int, i
 def _is_row_vector(value: Registers | RegisterQuarter) -> bool:
     """Tell whether a source has one row that every warp has a copy of."""
     tensor = value.tile if isinstance(value, RegisterHandle) else value.handle.tile
-    return tensor.spread == "rows" and tensor.rows == 1
+    return tensor.spread != "fragments" and tensor.rows == 1
 
 
 def _quarters(sources: tuple[Registers | RegisterQuarter, ...]) -> tuple[int, ...]:
@@ -164,20 +164,37 @@ class DataOps(SyncOps):
         reduce: bool = False,
         wait: bool = True,
         by_element: bool = False,
+        transposed: bool = False,
+        thread_order: bool = False,
     ) -> None:
         """Store a register tile, or columns of it, converted to the destination's type; `reduce`: add.
 
         To tensor memory, `wait=False` leaves the wait to a later such store, which waits for all. To shared memory,
-        `by_element` stores 16-bit elements one by one, as code does whose layout has no wider stores.
+        `by_element` stores 16-bit elements one by one, as code does whose layout has no wider stores; `transposed`
+        stores the transposed tile (sm_90 on); `thread_order` stores 32-bit elements in whatever order the threads have
+        them, without bank conflicts, for a bulk copy to memory that is kept in the same order.
         """
         (name, col, rows, cols), where = _register(src, "the source"), caller()
+        size = (cols, rows) if transposed else (rows, cols)
+        if (transposed or thread_order) and not isinstance(dst, SharedBox):
+            raise UserError("transposed and thread_order are for stores to shared memory", where=where)
         if isinstance(dst, GlobalBox):
             _equal("the destination", dst.size or (rows, cols), (rows, cols))
             ref = dst.reference(rows, cols)
             self._emit(tile.StoreGlobal(dst=ref, src=name, reduce=reduce, src_col=col, where=where))
         elif isinstance(dst, SharedBox) and not reduce:
-            _equal("the destination", (dst.ref.rows, dst.ref.cols), (rows, cols))
-            self._emit(tile.StoreShared(dst=dst.ref, src=name, src_col=col, by_element=by_element, where=where))
+            _equal("the destination", (dst.ref.rows, dst.ref.cols), size)
+            self._emit(
+                tile.StoreShared(
+                    dst=dst.ref,
+                    src=name,
+                    src_col=col,
+                    by_element=by_element,
+                    transposed=transposed,
+                    thread_order=thread_order,
+                    where=where,
+                )
+            )
         elif isinstance(dst, TensorMemoryBox) and not reduce:
             _equal("the destination", (dst.ref.rows, dst.ref.cols), (rows, cols))
             self._emit(tile.StoreTensorMemory(dst=dst.ref, src=name, src_col=col, wait=wait, where=where))
@@ -240,11 +257,13 @@ class DataOps(SyncOps):
         diagonal: int = 0,
         row_divisor: int = 1,
         value: float = float("-inf"),
+        transposed: bool = False,
     ) -> None:
         """Set elements of a tile whose corner is at (row, col) to `value` where they do not take part.
 
         An element takes part if its column is below `limit` (0: no limit) and, with `causal`, not above its row
-        (divided by `row_divisor`, the rows that share a query) plus `diagonal`.
+        (divided by `row_divisor`, the rows that share a query) plus `diagonal`. `transposed`: the tile's rows are what
+        is called columns here (keys), its columns what is called rows (queries).
         """
         where = caller()
         if not causal and not limit:
@@ -263,6 +282,7 @@ class DataOps(SyncOps):
                 diagonal=diagonal,
                 row_divisor=row_divisor,
                 value=value,
+                transposed=transposed,
                 where=where,
             )
         )
@@ -319,12 +339,14 @@ class DataOps(SyncOps):
         accumulate: bool = True,
         ctas: int = 1,
         transposed: bool = False,
+        a_transposed: bool = False,
         plus: RegisterHandle | None = None,
         start: int = 0,
     ) -> None:
         """Start acc += a @ b.T with a [m, k], b [n, k]; with `first=i` the iteration i = 0 overwrites acc.
 
-        `transposed`: b is [k, n] and the product a @ b (16-bit types). `ctas` = 2 (sm_100): a pair of CTAs, each with
+        `transposed`: b is [k, n] and the product a @ b (16-bit types). `a_transposed` (sm_90): a is a shared box [k, m]
+        that takes part as a.T (16-bit types). `ctas` = 2 (sm_100): a pair of CTAs, each with
         its own rows of a and acc, and half of the columns of the product in its b. `plus` (mode fiber): acc =
         plus + a @ b.T, where the sum grows in `plus` and only the last step writes acc: no partial sum is seen there;
         with `accumulate=False` acc = a @ b.T, and `plus` is where it grows. `start`: of a b that lies in several
@@ -332,6 +354,7 @@ class DataOps(SyncOps):
         """
         where = caller()
         rows, depth = (a.tile.rows, a.tile.cols) if isinstance(a, RegisterHandle) else (a.ref.rows, a.ref.cols)
+        rows, depth = (depth, rows) if a_transposed else (rows, depth)
         accumulator = acc.tile if isinstance(acc, RegisterHandle) else acc.ref
         second = _second_operand(b)
         columns, summed = (second.cols, second.rows) if transposed else (second.rows, second.cols)
@@ -348,6 +371,7 @@ class DataOps(SyncOps):
                 loop=first.loop if first is not None else None,
                 ctas=ctas,
                 b_transposed=transposed,
+                a_transposed=a_transposed,
                 plus=plus.tile.name if plus is not None else None,
                 start=start,
                 where=where,

@@ -10,7 +10,7 @@ from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Elementwise, Fill, Mask, Position, RowReduce
 from heddle.ir.tile_ops import OWN_ROWS
 from heddle.passes.draft import File, Operand
-from heddle.passes.layout_to_warps import ATOM_ROWS, WarpLayout
+from heddle.passes.layout_to_warps import ATOM_COLS, ATOM_LANE_COLS, ATOM_ROWS, WarpLayout
 from heddle.passes.select.writer import RoleWriter
 
 REGISTER_BYTES = 4
@@ -156,6 +156,10 @@ def lower_mask(writer: RoleWriter, op: Mask) -> None:
         )
     start, registers = len(writer.code), writer.tile_registers(op.dst)
     corner = writer.scalar("IADD3", name="corner")
+    if op.transposed:
+        _mask_transposed(writer, op, registers, corner)
+        add_mask_effects(writer, start, op)
+        return
     rows = 1 if layout.kind == "lane" else 2  # rows that a lane holds of a band, or of 16 rows of the fragment layout
     last = [writer.scalar("IADD3", corner, name="last_column") for _ in range(rows * _row_blocks(layout))]
     for register, limit in zip(registers, _rows_in_turn(registers, last, layout), strict=True):
@@ -164,10 +168,30 @@ def lower_mask(writer: RoleWriter, op: Mask) -> None:
     add_mask_effects(writer, start, op)
 
 
+def _mask_transposed(writer: RoleWriter, op: Mask, registers: list[Operand], corner: Operand) -> None:
+    """Rows are keys: one beyond the limit is left out as a whole, so without a diagonal one comparison does for it."""
+    layout = writer.layout(op.dst)
+    if layout.kind not in ("fragment", "group"):
+        raise UserError(f"a transposed mask is for matrix fragments, {op.dst} has none", where=writer.where)
+    rows = range(2 * _row_blocks(layout))
+    if not op.causal:
+        beyond = [writer.scalar("ISETP", corner, name="beyond") for _ in rows]
+        for register, outside in zip(registers, _rows_in_turn(registers, beyond, layout), strict=True):
+            writer.emit("FSEL", register, (register, outside))
+        return
+    first = [writer.scalar("IADD3", corner, name="first_query") for _ in rows]
+    if op.limit:
+        beyond = [writer.scalar("ISETP", corner, name="beyond") for _ in rows]
+        first = [writer.scalar("SEL", *pair, name="first_query") for pair in zip(first, beyond, strict=True)]
+    for register, query in zip(registers, _rows_in_turn(registers, first, layout), strict=True):
+        writer.emit("FSEL", register, (register, writer.scalar("ISETP", query, name="outside")))
+
+
 def add_mask_effects(writer: RoleWriter, start: int, op: Mask) -> None:
     """Attach the effects of a mask to its code, which begins at `start`."""
     params: dict[str, float | int | str] = {"causal": int(op.causal), "limit": op.limit, "diagonal": op.diagonal}
     params |= {"row_divisor": op.row_divisor, "value": op.value}
+    params |= {"transposed": 1} if op.transposed else {}
     params |= _position(writer, "row", op.row) | _position(writer, "col", op.col)
     add_effects(writer, start, "mask", [], op.dst, (), None, (), **params)
 
@@ -204,6 +228,8 @@ def source_registers(writer: RoleWriter, op: Elementwise, index: int, same_size:
     if layout.kind == "rows" and layout.tile.rows == 1 and target.tile.rows > 1 and layout.cols > 1:
         part = part_registers(writer, name, op.source_cols[index] if op.source_cols else 0, op.dst_cols or target.cols)
         return part * target.bands
+    if layout.kind == "columns":
+        return _along_columns(writer, op, index)
     if layout.cols == 1 and target.cols > 1:
         return _read_at(_broadcast(writer, name, op), op.quarter(index))
     first = op.source_cols[index] if op.source_cols else 0
@@ -243,6 +269,22 @@ def part_registers(writer: RoleWriter, name: str, first_col: int, cols: int) -> 
     row = len(registers) // (layout.bands * blocks)  # registers of one row of atoms (or lane)
     begin, end = row * first_col // layout.cols, row * (first_col + cols) // layout.cols
     return [r for start in range(0, len(registers), row) for r in registers[start + begin : start + end]]
+
+
+def _along_columns(writer: RoleWriter, op: Elementwise, index: int) -> list[Operand]:
+    """A vector's registers for each register of the destination: of an atom a lane has two columns in two rows."""
+    target = writer.layout(op.dst)
+    if target.kind not in ("fragment", "group") or dtype_bytes(target.tile.dtype) != REGISTER_BYTES:
+        raise UserError(
+            f"{op.sources[index]} lies beside fragments of 32-bit elements; {op.dst} is {target.tile.dtype}, "
+            f"layout {target.kind}",
+            where=writer.where,
+        )
+    first = (op.source_cols[index] if op.source_cols else 0) // ATOM_COLS * ATOM_LANE_COLS
+    vector = writer.tile_registers(op.sources[index])[first:]
+    width = (op.dst_cols or target.cols) // ATOM_COLS * ATOM_LANE_COLS * 2  # registers of one row of atoms
+    places = [i % width for i in range(len(target_registers(writer, op)))]
+    return [vector[place // (2 * ATOM_LANE_COLS) * ATOM_LANE_COLS + place % ATOM_LANE_COLS] for place in places]
 
 
 def _broadcast(writer: RoleWriter, name: str, op: Elementwise) -> list[Operand]:
@@ -329,7 +371,7 @@ def add_effects(
     for band in range(target.bands):
         reads = []
         for index, name in enumerate(sources):
-            access = writer.tile_band(name, band)
+            access = writer.tile_band(name, band if writer.layout(name).bands > 1 else 0)
             if quarters and quarters[index] != OWN_ROWS:
                 access = replace(access, row=access.row + quarters[index] * access.rank_row, rank_row=0)
             if kind == "elementwise" and access.cols > 1:

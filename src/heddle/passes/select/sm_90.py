@@ -66,6 +66,7 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
     k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
     depth = op.depth
     a_shape = _a_shape(writer, op.a)
+    a_shape = a_shape[::-1] if op.a_transposed else a_shape
     if a_shape != (layout.tile.rows, depth) or op.columns != layout.tile.cols or depth % k:
         raise UserError(
             f"mma of a {a_shape[0]} x {a_shape[1]} and b {op.columns} x {depth} into "
@@ -128,7 +129,7 @@ def _fragment(writer: RoleWriter, op: Mma, band: int, step: int, steps: int) -> 
 
 def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, band: int, step: int, k: int) -> int:
     b = b_access(writer, op, step, k)
-    a = _a_access(writer, op.a, layout, band, step, k)
+    a = _a_access(writer, op, layout, band, step, k)
     mode: dict[str, float | int | str] = {"accumulate": 1}
     if step == 0 and op.accumulate == "first_iteration":
         mode = {"accumulate": 2, "level": writer.level(op.loop)}
@@ -136,6 +137,8 @@ def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, band: int, step: in
         mode = {"accumulate": 0}
     if op.b_transposed:
         mode["transposed"] = 1
+    if op.a_transposed:
+        mode["a_transposed"] = 1
     assert isinstance(op.acc, str)
     return writer.effect("mma", [a, b], [writer.tile_band(op.acc, band)], **mode)
 
@@ -149,11 +152,13 @@ def b_access(writer: RoleWriter, op: Mma, step: int, k: int) -> Access:
     return replace(b, col=b.col + step * k, cols=k)
 
 
-def _a_access(
-    writer: RoleWriter, a: SharedRef | TmemRef | str, layout: WarpLayout, band: int, step: int, k: int
-) -> Access:
+def _a_access(writer: RoleWriter, op: Mma, layout: WarpLayout, band: int, step: int, k: int) -> Access:
+    a = op.a
     if isinstance(a, SharedRef):
         access = writer.shared_access(a)
+        if op.a_transposed:
+            row, col = access.row + step * k, access.col + band * layout.row_step
+            return replace(access, row=row, rows=k, col=col, cols=BAND_ROWS, rank_col=BAND_ROWS, rank_cols=layout.warps)
         row = access.row + band * layout.row_step
         return replace(access, row=row, col=access.col + step * k, rows=BAND_ROWS, cols=k, rank_row=BAND_ROWS)
     assert isinstance(a, str)

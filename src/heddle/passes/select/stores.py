@@ -26,16 +26,19 @@ def lower_store_shared(writer: RoleWriter, op: StoreShared) -> None:
     """Convert four registers at a time and store them: STSM (sm_90 on, 16-bit types) or STS."""
     tile = writer.shared_tile(op.dst.tile)
     source = writer.layout(op.src)
-    _check_part(writer, op.src, op.src_col, op.dst.rows, op.dst.cols)
-    registers = part_registers(writer, op.src, op.src_col, op.dst.cols)
+    rows, cols = (op.dst.cols, op.dst.rows) if op.transposed else (op.dst.rows, op.dst.cols)
+    _check_part(writer, op.src, op.src_col, rows, cols)
+    registers = part_registers(writer, op.src, op.src_col, cols)
     size = dtype_bytes(tile.dtype)
     if op.by_element:
         stores = _store_elements(writer, registers, source.tile.dtype, tile.dtype)
         _band_effects(writer, stores, "copy", op.src, op.src_col, writer.shared_access(op.dst), "write")
         return
     matrix = writer.program.architecture != "sm_80" and size == 2 and source.kind != "lane"
-    ways = 1 if tile.swizzle_bytes or matrix else _conflict_ways(tile.cols * size, source.kind == "lane")
-    base, width = shared_base(writer, op.dst), VECTOR_REGISTERS if matrix else _width(source, size)
+    plain = not (tile.swizzle_bytes or matrix or op.thread_order)
+    ways = _conflict_ways(tile.cols * size, source.kind == "lane") if plain else 1
+    wide = matrix or op.thread_order
+    base, width = shared_base(writer, op.dst), VECTOR_REGISTERS if wide else _width(source, size)
     stores = []
     address = base
     for group in _converted(writer, registers, source.tile.dtype, tile.dtype, width):
@@ -47,6 +50,9 @@ def lower_store_shared(writer: RoleWriter, op: StoreShared) -> None:
             conflict_ways=ways,
         )
         stores.append(len(writer.code) - 1)
+    if op.transposed:
+        _turned_effects(writer, stores, op)
+        return
     _band_effects(writer, stores, "copy", op.src, op.src_col, writer.shared_access(op.dst), "write")
 
 
@@ -299,6 +305,26 @@ def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], t
         place = layout.band(band, writer.tile_object(tile))
         col = last // block * layout.block_cols
         _load_effect(writer, position, memory, replace(place, col=col, cols=layout.block_cols))
+
+
+def _turned_effects(writer: RoleWriter, positions: list[int], op: StoreShared) -> None:
+    """One effect a band of a transposed store, whose rows are columns of the box."""
+    layout, memory = writer.layout(op.src), writer.shared_access(op.dst)
+    if layout.tile.warp_grid[1] > 1:
+        raise UserError(f"a transposed store takes tiles whose warps lie along rows; {op.src} has not", where=op.where)
+    for band in range(layout.bands):
+        register = replace(writer.tile_band(op.src, band), col=op.src_col, cols=memory.rows)
+        box = replace(
+            memory,
+            col=memory.col + register.row,
+            cols=register.rows,
+            rank_col=register.rank_row,
+            rank_cols=layout.warps,
+        )
+        position = positions[(band + 1) * len(positions) // layout.bands - 1]
+        effect = writer.effect("copy", [register], [box], transposed=1)
+        draft = writer.code[position]
+        writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))
 
 
 def _band_effects(

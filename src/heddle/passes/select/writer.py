@@ -31,7 +31,7 @@ FRAGMENT_ROW_LANES = 4
 
 def _copied(tile: RegisterTile) -> bool:
     """Whether warps have copies of the same elements: a row vector, or a column of warps side by side."""
-    return (tile.spread == "rows" and tile.rows == 1) or (tile.cols == 1 and tile.warp_grid[1] > 1)
+    return (tile.spread != "fragments" and tile.rows == 1) or (tile.cols == 1 and tile.warp_grid[1] > 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,42 @@
+"""What the main kernel of a backward pass reads and writes that keeps row statistics along rows, dQ in fp32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.kernels.attention.backward_reference import Array, backward, group_sums
+from heddle.kernels.attention.backward_tensors import padded_queries
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.attention.softmax import LOG2_E
+
+
+def reference(problem: AttentionProblem, seed: int) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float64]]]:
+    """Return seeded inputs with the statistics that the kernel before gives, and the float64 outputs.
+
+    LSE_log2 is the logarithm to base 2, 0 where a query sees no key. dQ_accum is dQ before it is scaled and rounded;
+    dK_accum, dV_accum are dK, dV before they are rounded.
+    """
+    found = backward(problem, seed)
+    seen = np.arange(problem.seqlen_q) + problem.diagonal >= 0 if problem.causal else True
+    lse = np.where(seen, found.lse[:, :, 0], 0.0)
+    inputs = {
+        "Q": found.q,
+        "K": found.k,
+        "V": found.v,
+        "dO": found.do,
+        "LSE_log2": _padded(problem, lse * LOG2_E, np.inf),
+        "dPsum": _padded(problem, found.delta[:, :, 0], 0.0),
+    }
+    dk, dv = group_sums(problem, found.dk), group_sums(problem, found.dv)
+    outputs = {"dQ_accum": found.dq / problem.scale, "dK": dk, "dV": dv, "dK_accum": dk, "dV_accum": dv}
+    return inputs, outputs
+
+
+def _padded(problem: AttentionProblem, rows: Array, value: float) -> Array:
+    """A statistic as the kernel reads it: one row a head, padded with a value that keeps all gradients zero."""
+    result = np.full((len(rows), 1, padded_queries(problem)), value)
+    result[:, 0, : problem.seqlen_q] = rows
+    return result

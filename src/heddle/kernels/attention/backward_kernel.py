@@ -1,0 +1,113 @@
+"""The registry entry of the main kernel of the backward pass, and the code that each GPU runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.ir.tile import TileProgram
+from heddle.kernels._kernel import Kernel, Parameter, TileParameter
+from heddle.kernels.attention.backward_fp32_reference import reference
+from heddle.kernels.attention.check import HEAD_DIMS, check_sizes
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.attention.sm90_backward import attention_bwd_fa3, backward_flops
+from heddle.kernels.attention.sm90_backward_config import check_fa3_backward, fa3_backward_config
+from heddle.kernels.attention.sm90_backward_items import backward_items
+from heddle.lang import KernelFunction
+from heddle.machine.spec import Machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardImplementation:
+    """A kernel for one generation, built with (problem, config, items).
+
+    `config` gives the open kernel's choice; `check` raises UserError on what the kernel cannot run.
+    """
+
+    config: Callable[[AttentionProblem, Machine], Any]
+    check: Callable[[AttentionProblem, Any, Machine], None]
+    items: Callable[[AttentionProblem, Any], dict[str, list[int]]]
+    kernel: KernelFunction
+
+
+FA3_BACKWARD = BackwardImplementation(
+    config=fa3_backward_config, check=check_fa3_backward, items=backward_items, kernel=attention_bwd_fa3
+)
+BACKWARD: Mapping[str, BackwardImplementation] = {"sm_90": FA3_BACKWARD}
+"""The main kernel of the backward pass, by architecture."""
+
+PARAMETERS = (
+    Parameter("batch", int, 8, "sequences", small=1),
+    Parameter("heads_q", int, 16, "query heads", small=2),
+    Parameter("heads_kv", int, 0, "key and value heads, a divisor of heads_q; 0: as many", least=0),
+    Parameter("seqlen_q", int, 4096, "queries of a sequence"),
+    Parameter("seqlen_kv", int, 0, "keys of a sequence; 0: as many as queries", least=0),
+    Parameter("head_dim", int, 128, "elements of a head; pad others to the next", choices=HEAD_DIMS),
+    Parameter("causal", int, 0, "1: a query sees no later key, the masks aligned to the end", choices=(0, 1)),
+    Parameter("dtype", str, "fp16", "type of Q, K, V and dO", choices=("fp16", "bf16")),
+)
+TILE = (
+    TileParameter("tile_m", int, "queries of one step", "multiples of 16; with dq columns of 64, with dq rows of 128"),
+    TileParameter("tile_n", int, "keys that a CTA keeps", "128"),
+    TileParameter("dq", str, "how the warp groups divide the product for dQ", "swapped, columns, rows"),
+)
+"""What the fields of the configurations may be, for people."""
+
+
+class AttentionBackward(Kernel[Any]):
+    """dK, dV and dQ before it is scaled and rounded, given the row statistics; `implementations` by architecture."""
+
+    name = "attention_bwd"
+    summary = "gradients of attention, the main kernel: dK, dV and dQ in fp32, from Q, K, V, dO and row statistics"
+    parameters = PARAMETERS
+    tile = TILE
+    native: Mapping[str, Any] = {}
+
+    def __init__(self, implementations: Mapping[str, BackwardImplementation]) -> None:
+        self.implementations, self.architectures = implementations, tuple(implementations)
+
+    def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
+        checked = super().check(params)
+        checked["heads_kv"] = checked["heads_kv"] or checked["heads_q"]
+        checked["seqlen_kv"] = checked["seqlen_kv"] or checked["seqlen_q"]
+        check_sizes(checked)
+        return checked
+
+    def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
+        """Return the problem, its parameters checked one by one."""
+        checked = self.check(params)
+        return AttentionProblem(**{**checked, "causal": bool(checked["causal"])})
+
+    def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[Any]:
+        """Return the one configuration that the open kernel takes."""
+        problem, chosen = self.problem(params), self.implementations[machine.architecture]
+        config = chosen.config(problem, machine)
+        chosen.check(problem, config, machine)
+        return [config]
+
+    def simt_build(self, machine: Machine, params: Mapping[str, Any], config: Any = None) -> TileProgram:
+        """Return the tile program; without a configuration that of the open kernel."""
+        problem, chosen = self.problem(params), self.implementations[machine.architecture]
+        config = config or chosen.config(problem, machine)
+        chosen.check(problem, config, machine)
+        params = {**self.check(params), "config": config.label()}
+        items = chosen.items(problem, config)
+        return chosen.kernel.build(machine.architecture, problem, config, items, params=params)
+
+    def reference(
+        self, params: Mapping[str, Any], seed: int = 0
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float64]]]:
+        """Return seeded inputs by tensor name and the expected outputs in float64; a program has some of them."""
+        return reference(self.problem(params), seed)
+
+    def flops(self, params: Mapping[str, Any]) -> int:
+        """Return 10 B H Sq Skv d, half of it if causal: 2.5 times the forward pass."""
+        return backward_flops(self.problem(params))
+
+
+ATTENTION_BWD = AttentionBackward(BACKWARD)

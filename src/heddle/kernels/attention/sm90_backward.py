@@ -1,0 +1,33 @@
+"""The main kernel of the backward pass of FlashAttention 3 on H100: dK and dV of a CTA's keys, and its part of dQ."""
+
+from __future__ import annotations
+
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.attention.sm90_backward_config import GROUPS, REGISTERS, Fa3BackwardConfig
+from heddle.kernels.attention.sm90_backward_consumer import Consumer
+from heddle.kernels.attention.sm90_backward_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm90_backward_producer import add_dq, load
+from heddle.lang import Builder, kernel
+
+
+@kernel
+def attention_bwd_fa3(
+    k: Builder, problem: AttentionProblem, config: Fa3BackwardConfig, items: dict[str, list[int]]
+) -> None:
+    """Two warp groups multiply and differentiate what one warp loads; another adds dQ to global memory."""
+    k.flops = backward_flops(problem)
+    k.work_items(items, clusters=len(items["key"]), schedule="launch")
+    memory = Memory(k, problem, config)
+    producer_registers, consumer_registers = REGISTERS
+    for group in range(GROUPS):
+        with k.role(f"consumer{group}", warps=GROUP_WARPS, registers=consumer_registers):
+            Consumer(k, problem, config, memory, group, items).run()
+    with k.role("loader", warps=1, registers=producer_registers):
+        load(k, config, memory, any(items["more"]))
+    with k.role("adder", warps=1, registers=producer_registers):
+        add_dq(k, config, memory)
+
+
+def backward_flops(problem: AttentionProblem) -> int:
+    """Return 2.5 times the operations of the forward pass: five products for two, by convention."""
+    return problem.flops * 5 // 2
