@@ -140,18 +140,19 @@ def check(
     """Simulate every CTA of a program (unless `result` is given), execute it and compare with `expected` (float64).
 
     `tolerance` is the allowed relative error of the norm; by default that of the output's element type (`TOLERANCES`),
-    or of 8-bit inputs, as what is computed between two products is rounded to their type.
+    or of inputs of 8 bits, or narrower than the output, as what is computed between two products is rounded to their
+    type.
     """
     if result is None:
         result = _simulate(program, machine)
     done = execute(program, result, inputs)
     dtypes = {t.name: t.dtype for t in program.tensors}
-    narrow = [TOLERANCES.get(t.dtype, 0.0) for t in program.tensors if t.role == "input" and dtype_bytes(t.dtype) == 1]
+    given = {t.dtype for t in program.tensors if t.role == "input"}
     errors = []
     for name, reference in expected.items():
         if name not in done.tensors:
             raise unknown_name("output tensor", name, done.tensors)
-        allowed = max(TOLERANCES[dtypes[name]], *narrow, 0.0) if tolerance is None else tolerance
+        allowed = _allowed(dtypes[name], given) if tolerance is None else tolerance
         errors.append(compare(name, done.tensors[name], reference, allowed, done.stored[name]))
     return CheckReport(
         program=program.name,
@@ -161,6 +162,12 @@ def check(
         events=done.events,
         tensors=done.tensors,
     )
+
+
+def _allowed(output: str, inputs: set[str]) -> float:
+    """The tolerance of an output of a type, given the types of the inputs."""
+    narrow = [dtype for dtype in inputs if dtype_bytes(dtype) < max(dtype_bytes(output), 2)]
+    return max(TOLERANCES[output], *(TOLERANCES.get(dtype, 0.0) for dtype in narrow), 0.0)
 
 
 def compare(

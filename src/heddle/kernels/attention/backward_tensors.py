@@ -5,8 +5,9 @@ from __future__ import annotations
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.lang import Builder
 
-ROUNDING = 128
-"""Statistics of a head's queries are padded to a multiple of this, so that rows begin at aligned addresses."""
+ROUNDING = 4
+"""Statistics of a head's queries are padded to a multiple of this: rows of a bulk copy begin at multiples of 16 bytes
+(CUDA driver API, cuTensorMapEncodeTiled)."""
 
 
 def padded_queries(problem: AttentionProblem) -> int:
