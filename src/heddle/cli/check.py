@@ -42,6 +42,11 @@ def show(row: dict[str, Any], out: Console) -> None:
     out.print(f"{row['kernel']} on {row['gpu']} ({row['mode']}): {params}")
     verdict = "passed" if row["passed"] else "FAILED"
     out.print(f"{verdict}: relative error {row['relative_error']:.2e} (allowed {row['tolerance']:.0e})")
+    for step in row.get("steps", ()):
+        out.print(
+            f"step {step['name']} ({step['kernel']}): {'passed' if step['passed'] else 'FAILED'}, relative error "
+            f"{step['relative_error']:.2e} against its own reference{'; ' if step['note'] else ''}{step['note']}"
+        )
     out.print(f"hazards: {len(row['hazards']) or 'none'}")
     for hazard in row["hazards"]:
         out.print(f"  {hazard}")

@@ -49,6 +49,9 @@ def show_one(row: dict[str, Any], out: Console) -> None:
     out.print(f"architectures: {', '.join(row['architectures'])}")
     for gpu, modes in row["modes_on"].items():
         out.print(f"modes on {gpu}: {', '.join(modes)}")
+    for gpu, steps in row["steps"].items():
+        launches = [f"{step['count']} {step['name']} ({step['kernel']})" for step in steps]
+        out.print(f"launches on {gpu}: {', '.join(launches)}")
     table = Table("parameter", "type", "default", "allowed", "meaning")
     for parameter in row["parameters"]:
         name, form, default = parameter["name"], parameter["type"], str(parameter["default"])

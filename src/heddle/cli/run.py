@@ -50,6 +50,7 @@ def command(
 ) -> None:
     """Simulate a kernel: time, where the cycles go, and what limits it."""
     from heddle.metrics.render import report as report_of
+    from heddle.study.composites import refuse
     from heddle.study.runs import request, run, write_timeline
 
     check_outputs(json=json_file, trace=trace)
@@ -60,6 +61,8 @@ def command(
         kernel, gpu, mode=mode, clock_mhz=clock_mhz, l2_state=l2, simulation=simulation, profile=profile,
         oracle=names_in("--oracle", oracle), off=names_in("--off", off), texts=assignments(parameters),
     )  # fmt: skip
+    if trace is not None:
+        refuse(asked, "a timeline")
     with progress("simulating") as report:
         row = run(asked, progress=report)
         if trace is not None:

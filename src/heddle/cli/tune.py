@@ -35,7 +35,16 @@ def command(
 
 
 def show(row: dict[str, Any], out: Console) -> None:
-    """Print what was tried, the winner and how to run it."""
+    """Print what was tried, the winner and how to run it; of a sequence of launches, of each step."""
+    for step in row.get("steps", ()):
+        out.print(step["note"] or f"step {step['step']}:")
+        if not step["note"]:
+            show(step, out)
+    if "steps" not in row:
+        _show_one(row, out)
+
+
+def _show_one(row: dict[str, Any], out: Console) -> None:
     from rich.table import Table
 
     params = " ".join(f"{name}={value}" for name, value in row["params"].items())

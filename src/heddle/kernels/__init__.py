@@ -1,6 +1,7 @@
-"""Kernels written in `heddle.lang`; `heddle.kernels.registry` lists them."""
+"""Kernels written in `heddle.lang`, and sequences of them; `heddle.kernels.registry` lists them."""
 
+from heddle.kernels._composite import Composite, Step
 from heddle.kernels._kernel import MODES, Kernel, Parameter
-from heddle.kernels.registry import KERNELS, find_kernel
+from heddle.kernels.registry import KERNELS, find_entry, find_kernel
 
-__all__ = ["KERNELS", "MODES", "Kernel", "Parameter", "find_kernel"]
+__all__ = ["KERNELS", "MODES", "Composite", "Kernel", "Parameter", "Step", "find_entry", "find_kernel"]

@@ -9,18 +9,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import UserError, unknown_name
+from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
+from heddle.kernels._composite import MODES, Composite
 from heddle.kernels._native import NativeKernel, NativeKernels
-from heddle.kernels._parameters import FORMS, Parameter, TileParameter
+from heddle.kernels._parameters import FORMS, Parameter, TileParameter, checked
 from heddle.machine.spec import Machine
 
 __all__ = ["FORMS", "MODES", "Kernel", "Parameter", "TileParameter"]
 
 Config = TypeVar("Config")
-
-MODES = ("simt", "cuda-native", "fiber")
-"""Execution models: today's; the same program as wefts of a machine with FIBER; a kernel written for FIBER."""
 
 EARLY_RELEASE = {
     "sm_80": "operands of HMMA come from registers: a stage is free when its fragments are loaded, as in the baseline",
@@ -51,11 +49,11 @@ class Kernel(ABC, Generic[Config]):
 
     def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
-        known = {parameter.name: parameter for parameter in self.parameters}
-        for name in params:
-            if name not in known:
-                raise unknown_name(f"parameter of {self.name}", name, known)
-        return {name: parameter.parse(params.get(name, parameter.default)) for name, parameter in known.items()}
+        return checked(self.name, self.parameters, params)
+
+    def composite(self, params: Mapping[str, Any]) -> Composite | None:
+        """Return the sequence of launches that these parameters ask for, None where they ask for one launch."""
+        return None
 
     @abstractmethod
     def problem(self, params: Mapping[str, Any]) -> Any:

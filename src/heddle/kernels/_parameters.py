@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,18 @@ class TileParameter:
     type: type[int] | type[str] | type[tuple[Any, ...]]
     meaning: str
     allowed: str
+
+
+def checked(owner: str, parameters: Sequence[Parameter], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values.
+
+    `owner`: the kernel whose parameters they are, for the message.
+    """
+    known = {parameter.name: parameter for parameter in parameters}
+    for name in params:
+        if name not in known:
+            raise unknown_name(f"parameter of {owner}", name, known)
+    return {name: parameter.parse(params.get(name, parameter.default)) for name, parameter in known.items()}
 
 
 def _integer(name: str, value: Any) -> int:

@@ -1,10 +1,12 @@
-"""All kernels by name."""
+"""All kernels and composites by name."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from heddle.errors import unknown_name
+from heddle.errors import UserError, unknown_name
+from heddle.kernels._composite import Composite
 from heddle.kernels._kernel import Kernel
 from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
 from heddle.kernels.attention.backward_rows_kernel import CONVERT, GROUP_SUM, PREPROCESS
@@ -12,15 +14,41 @@ from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2
 from heddle.kernels.gemm.kernel import Gemm
 from heddle.kernels.norm.kernel import RMSNORM
 
+Entry = Kernel[Any] | Composite
+
 KERNELS: dict[str, Kernel[Any]] = {
     kernel.name: kernel
     for kernel in (ATTENTION, ATTENTION_FA2, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM, Gemm(), RMSNORM)
 }
-"""The kernels that `heddle run` and `heddle.run` know."""
+"""The kernels: one launch each."""
+COMPOSITES: dict[str, Composite] = {}
+"""The composites: sequences of launches of kernels."""
+
+
+def entries() -> dict[str, Entry]:
+    """Return what `heddle run` and `heddle.run` know, by name."""
+    return {**KERNELS, **COMPOSITES}
+
+
+def find_entry(name: str) -> Entry:
+    """Return a kernel or a composite by name; raises UserError with the nearest match."""
+    found = entries()
+    if name not in found:
+        raise unknown_name("kernel", name, found)
+    return found[name]
 
 
 def find_kernel(name: str) -> Kernel[Any]:
-    """Return a kernel by name; raises UserError with the nearest match."""
-    if name not in KERNELS:
-        raise unknown_name("kernel", name, KERNELS)
-    return KERNELS[name]
+    """Return a kernel by name; raises UserError with the nearest match, and for a composite."""
+    found = find_entry(name)
+    if isinstance(found, Composite):
+        raise UserError(
+            f"{name} is a sequence of launches and has no program of its own", hint="ask for one of its steps"
+        )
+    return found
+
+
+def composite_of(name: str, params: Mapping[str, Any]) -> Composite | None:
+    """Return the composite that answers for a kernel with these checked parameters, None where it is one launch."""
+    found = find_entry(name)
+    return found if isinstance(found, Composite) else found.composite(params)

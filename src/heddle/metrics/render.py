@@ -65,6 +65,17 @@ def speed_of_light_table(document: Document) -> Table:
     return table
 
 
+def step_table(document: Document) -> Table:
+    """Return the launches of a sequence: how often, cycles, time, share of the cycles, tensor use, configuration."""
+    table = _table("Steps", "step", "kernel", "launches", "cycles", "us", "share", "tensor use", "configuration")
+    for step in document["steps"]:
+        table.add_row(
+            step["name"], step["kernel"], str(step["count"]), f"{step['cycles']:,}", f"{step['time_us']:.2f}",
+            percent(step["share"]), percent(step["tensor_utilization"]), str(step["params"].get("config", "")),
+        )  # fmt: skip
+    return table
+
+
 def own_pipes(pipes: Mapping[str, float]) -> dict[str, float]:
     """Return each pipe once, by its own name, without the common names of some."""
     return {pipe: share for pipe, share in pipes.items() if COMMON_PIPES.get(pipe, pipe) == pipe}
@@ -172,7 +183,10 @@ def diff_table(changes: Iterable[Change], a: str = "A", b: str = "B", smallest: 
 
 def report(document: Document) -> RenderableType:
     """Return the whole report of a run; source lines and registers only where the result has them."""
-    parts: list[RenderableType] = [headline(document), speed_of_light_table(document), document["verdict"]]
+    parts: list[RenderableType] = [headline(document)]
+    if "steps" in document:
+        parts += [step_table(document), *document["notes"]]
+    parts += [speed_of_light_table(document), document["verdict"]]
     parts += [roofline_text(document), pipe_table(document), stall_table(document)]
     if "by_line" in document:
         parts += [line_table(document), register_table(document)]

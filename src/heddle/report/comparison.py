@@ -25,6 +25,9 @@ def report(row: Row) -> RenderableType:
         parts.append(ablation(row))
     if "oracles" in row:
         parts += [oracles(row), switches(row), SWITCHES_NOTE]
+    if row.get("steps"):
+        parts.append(steps(row))
+    parts += [step["note"] for step in row.get("steps", []) if step["note"]]
     parts += [f"no {name}: {reason}" for name, reason in _absent_runs(row)]
     parts += mapping(row)
     if row["fiber"]:
@@ -107,6 +110,18 @@ def ablation(row: Row) -> Table:
             continue
         use = percent(step["tensor_utilization"])
         table.add_row(step["features"], f"{step['cycles']:,}", _times(step["speedup"]), use, step["config"])
+    return table
+
+
+def steps(row: Row) -> Table:
+    """Return one line a step of a sequence of launches: cycles and share of both forms, its own speed-up."""
+    table = _table("Steps", "step", "kernel", "baseline", "share", "FIBER", "share", "speed-up")
+    for step in row["steps"]:
+        cells: list[str] = []
+        for form in ("baseline", "fiber"):
+            cycles, share = step[f"{form}_cycles"], step[f"{form}_share"]
+            cells += ["absent", ""] if cycles is None else [f"{cycles:,}", percent(share)]
+        table.add_row(step["name"], step["kernel"], *cells, _times(step["speedup"]))
     return table
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from heddle.kernels import MODES
+from heddle.kernels import MODES, Composite
 from heddle.kernels._parameters import FORMS, TileParameter
-from heddle.kernels.registry import KERNELS, find_kernel
+from heddle.kernels.registry import entries, find_entry
 from heddle.machine import Machine, available, describe, machine
 
 
@@ -23,17 +23,18 @@ def machine_row(name: str) -> dict[str, Any]:
 
 
 def kernel_rows() -> list[dict[str, Any]]:
-    """Return one row a kernel."""
-    return [kernel_row(name) for name in KERNELS]
+    """Return one row a kernel or composite."""
+    return [kernel_row(name) for name in entries()]
 
 
 def kernel_row(name: str) -> dict[str, Any]:
     """Return one kernel: where it runs, its modes, its parameters, and under `tile` those that are chosen if not given.
 
     A parameter has name, type, default, allowed values and meaning. `modes_on`: the modes by machine; `native_tile`:
-    what is chosen in mode fiber, by architecture.
+    what is chosen in mode fiber, by architecture. `steps`: of a sequence of launches, with default parameters, by
+    machine; empty for a kernel.
     """
-    kernel = find_kernel(name)
+    kernel = find_entry(name)
     machines = {gpu: kernel.modes_on(machine(gpu).architecture) for gpu in available()}
     machines = {gpu: modes for gpu, modes in machines.items() if modes}
     return {
@@ -54,11 +55,19 @@ def kernel_row(name: str) -> dict[str, Any]:
             }
             for parameter in kernel.parameters
         ],
-        "tile": [_tile_row(field) for field in kernel.tile],
+        "tile": [] if isinstance(kernel, Composite) else [_tile_row(field) for field in kernel.tile],
         "native_tile": {
-            architecture: [_tile_row(field) for field in native.tile] for architecture, native in kernel.native.items()
+            architecture: [_tile_row(field) for field in native.tile]
+            for architecture, native in ({} if isinstance(kernel, Composite) else kernel.native).items()
         },
+        "steps": {gpu: _step_rows(kernel, gpu) for gpu in machines} if isinstance(kernel, Composite) else {},
     }
+
+
+def _step_rows(composite: Composite, gpu: str) -> list[dict[str, Any]]:
+    """Return the launches of today's form with default parameters."""
+    steps = composite.steps(machine(gpu), composite.check({}), "simt")
+    return [{"name": step.name, "kernel": step.kernel, "count": step.count} for step in steps]
 
 
 def _tile_row(field: TileParameter) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from heddle import interp
 from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
-from heddle.kernels.registry import find_kernel
+from heddle.kernels.registry import composite_of, find_entry, find_kernel
 from heddle.study.runs import Request, compiled
 
 CHECK_SIZE = 512  # of a size that the user does not give: numbers do not depend on how many tiles there are
@@ -19,7 +19,7 @@ def check_sizes(kernel: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters with sizes that were not given made small: as the parameter says, else `CHECK_SIZE`."""
     small = {
         p.name: min(p.default, CHECK_SIZE) if p.small is None else p.small
-        for p in find_kernel(kernel).parameters
+        for p in find_entry(kernel).parameters
         if isinstance(p.default, int) and p.name not in given
     }
     return {**small, **given}
@@ -28,11 +28,16 @@ def check_sizes(kernel: str, given: dict[str, Any]) -> dict[str, Any]:
 def check(asked: Request, *, seed: int = 0, program: WarpProgram | None = None) -> dict[str, Any]:
     """Execute a kernel with seeded random numbers; return verdict, relative error, tolerance and hazards.
 
-    `program` replaces the compiled kernel by another version of it, as when a barrier has been taken out.
+    `program` replaces the compiled kernel by another version of it, as when a barrier has been taken out. A sequence of
+    launches is checked step by step and from end to end (`heddle.study.check_chain`).
     """
-    kernel = find_kernel(asked.kernel)
     if seed < 0:
         raise UserError(f"the seed must be at least 0, got {seed}")
+    if composite_of(asked.kernel, asked.params) is not None:
+        from heddle.study.check_chain import check_chain  # which checks steps by this function
+
+        return check_chain(asked, seed=seed)
+    kernel = find_kernel(asked.kernel)
     if (flops := kernel.flops(asked.params)) > MAX_FLOPS:
         raise UserError(
             f"{flops:.2g} FLOPs are too many to execute; a check takes up to {MAX_FLOPS:.2g}",

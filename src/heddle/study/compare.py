@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from heddle.errors import UserError, unknown_name
-from heddle.kernels.registry import find_kernel
+from heddle.kernels.registry import find_entry, find_kernel
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
-from heddle.study import idealised, limits, runs
+from heddle.study import composites, idealised, limits, runs
 from heddle.study.features import STEPS
 from heddle.study.paper import figure
 from heddle.study.pool import Progress, run_all
-from heddle.study.requests import Request, request
+from heddle.study.requests import SIMULATIONS, Request, request
 
 Row = dict[str, Any]
 
@@ -52,8 +52,7 @@ def compare(
     """
     machine = load_machine(gpu) if isinstance(gpu, str) else gpu
     values = dict(texts or {})
-    found = find_kernel(kernel)
-    names = [parameter.name for parameter in found.parameters]
+    names = [parameter.name for parameter in find_entry(kernel).parameters]
     for name in values:
         if name not in names:
             raise unknown_name(f"parameter of {kernel}", name, names)
@@ -63,7 +62,8 @@ def compare(
     baseline = runs.run(base, progress=progress)
     if not baseline["tensor_utilization"]:  # it moves data: what limits it is shared by the whole chip
         baseline = runs.run(dataclasses.replace(base, simulation="auto"), progress=progress)
-        base = dataclasses.replace(base, simulation=baseline["simulation"]["mode"])
+        mode = baseline["simulation"]["mode"]  # the steps of a sequence may have several
+        base = dataclasses.replace(base, simulation=mode if mode in SIMULATIONS else "auto")
     at = dataclasses.replace(base, clock_mhz=baseline["clock_mhz"], clock_source="that of the baseline")
     parts = [*_controls(at), _fiber("fiber", at, machine, values)]
     if ablate:
@@ -85,6 +85,8 @@ CONTROL = "control"
 
 def _controls(at: Request) -> list[Part]:
     """The baseline whose stages are given back when the matrix unit has read them: the ways that are tried."""
+    if composites.composite(at) is not None:
+        return [Part(CONTROL, None, "a sequence of launches; its steps may have controls of their own")]
     tried, reason = find_kernel(at.kernel).early_release(at.machine.architecture)
     if not tried:
         return [Part(CONTROL, None, reason)]
@@ -110,7 +112,8 @@ def _fiber(name: str, at: Request, machine: Machine, values: Mapping[str, Any]) 
         )  # fmt: skip
     except UserError as error:
         return Part(name, None, error.message.partition("\n")[0])
-    return Part(name, dataclasses.replace(asked, clock_source=at.clock_source), "")
+    plain = at.machine if asked.plain else None
+    return Part(name, dataclasses.replace(asked, clock_source=at.clock_source, plain=plain), "")
 
 
 def attempt(asked: Request) -> Row | str:
@@ -166,6 +169,7 @@ def _comparison(at: Request, baseline: Row, results: Mapping[str, Row], absent: 
         "speedup_over_control": _ratio(control, fiber),
         "speedup_of_control": _ratio(baseline, control),
         "paper": dict(figure(at.kernel, at.machine.architecture, at.params)),
+        "steps": _steps(baseline, fiber),
         "absent": dict(absent),
         "baseline": baseline,
         "control": control,
@@ -175,6 +179,26 @@ def _comparison(at: Request, baseline: Row, results: Mapping[str, Row], absent: 
     if ablate:
         row["ablation"] = [_step(step.name, step.meaning, baseline, results.get(step.name), absent) for step in STEPS]
     return row
+
+
+def _steps(baseline: Row, fiber: Row | None) -> list[Row]:
+    """Set the steps of a sequence beside each other by name, empty for one launch; null where one form has no such."""
+    forms: dict[str, dict[str, Row]] = {
+        form: {step["name"]: step for step in (row or {}).get("steps", [])}
+        for form, row in (("baseline", baseline), ("fiber", fiber))
+    }
+    found = []
+    for name in dict.fromkeys(name for steps in forms.values() for name in steps):
+        old, new = (forms[form].get(name) for form in ("baseline", "fiber"))
+        either = new or old or {}
+        figures = {
+            f"{form}_{figure}": step[figure] if step else None
+            for form, step in (("baseline", old), ("fiber", new))
+            for figure in ("cycles", "share")
+        }
+        found.append({"name": name, "kernel": either["kernel"], **figures, "speedup": _ratio(old, new),
+                      "note": either["note"]})  # fmt: skip
+    return found
 
 
 def _ratio(slow: Row | None, fast: Row | None) -> float | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from heddle.errors import UserError, unknown_name
 from heddle.kernels import MODES, Kernel
-from heddle.kernels.registry import find_kernel
+from heddle.kernels.registry import Entry, composite_of, find_entry
 from heddle.machine.load import available, with_fiber
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
@@ -37,7 +37,8 @@ class Request:
     """A checked question.
 
     `pins`: fields of the tile configuration; `config`: all of it, nothing is chosen; `library`: whose tiles are tried,
-    if not all; `rested`: the chip was idle; `simulation` "auto": as `heddle.sim.default_mode` says.
+    if not all; `rested`: the chip was idle; `simulation` "auto": as `heddle.sim.default_mode` says. `plain`: of a
+    sequence of launches in mode fiber the machine on which steps run that have no FIBER-native kernel.
     """
 
     kernel: str
@@ -56,6 +57,7 @@ class Request:
     profile: bool = False
     oracle: tuple[str, ...] = ()
     off: tuple[str, ...] = ()
+    plain: Machine | None = None
 
 
 def request(
@@ -77,8 +79,8 @@ def request(
 
     The modes cuda-native and fiber lay the FIBER features over a machine that has none.
     """
-    found = find_kernel(kernel)
-    machine = load_machine(gpu) if isinstance(gpu, str) else gpu
+    found = find_entry(kernel)
+    machine = plain = load_machine(gpu) if isinstance(gpu, str) else gpu
     if machine.architecture not in found.architectures:
         names = ", ".join(found.architectures)
         raise UserError(f"{kernel} is written for {names}; {machine.name} is {machine.architecture}")
@@ -113,6 +115,7 @@ def request(
         profile=profile,
         oracle=ordered_names(oracle),
         off=ordered_names(off),
+        plain=plain if mode == "fiber" and composite_of(kernel, params) else None,
     )
 
 
@@ -126,11 +129,11 @@ def _check_ideal(mode: str, oracle: Collection[str], off: Collection[str]) -> No
         )
 
 
-def _check_mode(kernel: Kernel[Any], machine: Machine, mode: str) -> None:
+def _check_mode(kernel: Entry, machine: Machine, mode: str) -> None:
     """Raise UserError, with what there is, if a kernel does not exist in a mode."""
     if mode in (modes := kernel.modes_on(machine.architecture)):
         return
-    native = ", ".join(name for name in available() if load_machine(name).architecture in kernel.native)
+    native = ", ".join(name for name in available() if mode in kernel.modes_on(load_machine(name).architecture))
     raise UserError(
         f"{kernel.name} has no kernel of mode {mode} for {machine.name} ({machine.architecture})",
         hint=f"{machine.name} runs it in the modes {', '.join(modes)}; mode {mode} runs on: {native or 'none'}",
@@ -141,11 +144,16 @@ def _parted(
     kernel: str, machine: Machine, mode: str, values: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Part values into checked kernel parameters and pins of tile fields."""
-    found = find_kernel(kernel)
+    found = find_entry(kernel)
     names = [parameter.name for parameter in found.parameters]
     params = found.check({name: value for name, value in values.items() if name in names})
     rest = {name: value for name, value in values.items() if name not in names}
-    if rest:
+    if (composite := composite_of(kernel, params)) is not None:
+        steps = [step.name for step in composite.steps(machine, params, mode)]
+        for name in rest:
+            if name.partition(".")[0] not in steps or "." not in name:
+                raise unknown_name(f"parameter of {kernel}", name, [*names, *(f"{step}.FIELD" for step in steps)])
+    elif rest and isinstance(found, Kernel):
         fields = config_fields(found.candidates(machine, params, mode))
         listed = found.native_on(machine).tile if mode == "fiber" else found.tile
         tile = [parameter.name for parameter in listed if parameter.name in fields]
@@ -157,9 +165,11 @@ def _parted(
 
 def request_of(case: Case) -> Request:
     """Return the question that a measured case asks: sizes, L2 state, clock, launch, the tile where it is known."""
-    found, known = find_kernel(case.kernel), implementation(case.family)
+    found, known = find_entry(case.kernel), implementation(case.family)
     l2_state = known.l2_state or case.l2_state
     names = {parameter.name for parameter in found.parameters}
+    if case.direction != "fwd" and "direction" not in names:
+        raise UserError(f"{case.kernel} has no direction; the case is of {case.direction}", where=case.where)
     given: dict[str, Any] = {**case.sizes, "dtype": case.dtype, "causal": int(case.causal), "direction": case.direction}
     asked = request(
         case.kernel,

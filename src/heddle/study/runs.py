@@ -14,7 +14,7 @@ from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
 from heddle.metrics.provenance import machine_hash
 from heddle.sim.ideal import ideal
-from heddle.study import mappings, store
+from heddle.study import composites, mappings, store
 from heddle.study.choose import Choice, choose, shortlist
 from heddle.study.clock import AtClock, settle
 from heddle.study.paper import profile_figures
@@ -66,11 +66,16 @@ def stored_refusal(asked: Request) -> str:
 
 def _description(asked: Request) -> dict[str, Any]:
     fields = {f.name: getattr(asked, f.name) for f in dataclasses.fields(asked)}
+    if composites.composite(asked) is not None:
+        steps = [(step.name, step.count, _description(step.asked)) for step in composites.questions(asked)]
+        return fields | {"answer": True, "steps": steps}
     found = mappings.winner(asked)
     return fields | {"answer": True, "mapping": found and dict(found.pins)}
 
 
 def _answer(asked: Request, report: Progress) -> dict[str, Any]:
+    if composites.composite(asked) is not None:
+        return composites.answer(asked, run, lambda step: tile_choice(step, report), report)
     machine = asked.machine
     choice = tile_choice(asked, report)
     asked = dataclasses.replace(asked, config=choice.config)
@@ -223,6 +228,7 @@ def compiled(asked: Request) -> WarpProgram:
     """Return the warp program of a question: the pinned tile, else the one that `run` would choose."""
     from heddle import pipeline
 
+    composites.refuse(asked, "a program")
     choice = tile_choice(asked, lambda done, total, what: None)
     return pipeline.compile_kernel(asked.kernel, asked.machine, asked.params, choice.config, asked.mode)
 
@@ -231,6 +237,7 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
     """Simulate the answer `row` once more with an event log, write it as a Perfetto trace, return its slices."""
     from heddle import pipeline, trace
 
+    composites.refuse(asked, "a timeline")
     program = compiled(_as_it_is(asked))
     result = pipeline.simulate_program(
         program,

@@ -15,7 +15,7 @@ from typing import Any
 from heddle.errors import UserError
 from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
-from heddle.study import mappings, runs, store
+from heddle.study import composites, mappings, runs, store
 from heddle.study.pool import Progress, run_all
 from heddle.study.requests import Request, request
 
@@ -39,9 +39,27 @@ def tune(
 ) -> Row:
     """Search, confirm and return the row of docs/reference/results.md. `texts`: kernel parameters and pinned fields.
 
+    Of a sequence of launches each step is tuned as the kernel that it is: `steps` has the rows.
+
     Raises UserError where there is no FIBER-native kernel or it cannot run the problem.
     """
     asked = request(kernel, gpu, mode="fiber", simulation="representative", texts=texts)
+    if composites.composite(asked) is not None:
+        return _steps_tuned(asked, jobs, progress)
+    return _tune(asked, jobs, progress)
+
+
+def _steps_tuned(asked: Request, jobs: int | None, progress: Progress | None) -> Row:
+    """Tune the steps of a sequence; those without a FIBER-native kernel have a note in place of a row."""
+    steps: list[Row] = []
+    for step in composites.questions(asked):
+        named = {"step": step.name, "count": step.count, "note": step.note}
+        steps.append(named if step.note else {**named, **_tune(step.asked, jobs, progress)})
+    named = {"kernel": asked.kernel, "gpu": asked.machine.name, "params": dict(asked.params)}
+    return {**named, "steps": steps}
+
+
+def _tune(asked: Request, jobs: int | None, progress: Progress | None) -> Row:
     asked = dataclasses.replace(
         asked, clock_mhz=runs.choice_clock(asked), clock_source="that at which tiles are compared"
     )

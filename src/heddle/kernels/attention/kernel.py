@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
+from heddle.kernels._composite import Composite
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._native import NativeKernels
 from heddle.kernels.attention.check import HEAD_DIMS, check_config, check_problem, check_sizes
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.native import NATIVE
+from heddle.kernels.attention.passes import AttentionPasses
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import TILE, AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm80_fa2 import FA2
@@ -35,21 +38,32 @@ PARAMETERS = (
     Parameter("head_dim", int, 128, "elements of a head; pad others to the next", choices=HEAD_DIMS),
     Parameter("causal", int, 0, "1: a query sees no later key, the masks aligned to the end", choices=(0, 1)),
     Parameter("dtype", str, "fp16", "type of Q, K and V", choices=("fp16", "bf16", "fp8_e4m3")),
-    Parameter("direction", str, "fwd", "forward", choices=("fwd",)),
+    Parameter("direction", str, "fwd", "forward, backward, both passes", choices=("fwd", "bwd", "fwd+bwd")),
 )
+FORWARD_ONLY = (*PARAMETERS[:-1], Parameter("direction", str, "fwd", "forward", choices=("fwd",)))
+PASSES = {direction: AttentionPasses(direction, PARAMETERS) for direction in ("bwd", "fwd+bwd")}
+"""What `direction` asks for beside the forward kernel."""
 
 
 class Attention(Kernel[AttentionConfig]):
     """O = softmax(Q K^T / sqrt(d)) V of every head; `implementations` by architecture."""
 
-    parameters = PARAMETERS
     tile = TILE
 
     def __init__(
-        self, name: str, summary: str, implementations: Mapping[str, Implementation], native: NativeKernels
+        self,
+        name: str,
+        summary: str,
+        implementations: Mapping[str, Implementation],
+        native: NativeKernels,
+        parameters: tuple[Parameter, ...],
     ) -> None:
         self.name, self.summary, self.implementations, self.native = name, summary, implementations, native
-        self.architectures = tuple(implementations)
+        self.architectures, self.parameters = tuple(implementations), parameters
+
+    def composite(self, params: Mapping[str, Any]) -> Composite | None:
+        """Return the launches of a backward pass, or of both passes."""
+        return PASSES.get(params["direction"])
 
     def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
@@ -62,7 +76,10 @@ class Attention(Kernel[AttentionConfig]):
     def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
         """Return the problem, its parameters checked one by one."""
         checked = self.check(params)
-        del checked["direction"]
+        if (direction := checked.pop("direction")) != "fwd":
+            raise UserError(
+                f"{self.name} with direction={direction} is a sequence of launches and has no program of its own"
+            )
         return AttentionProblem(**{**checked, "causal": bool(checked["causal"])})
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[AttentionConfig]:
@@ -109,6 +126,12 @@ class Attention(Kernel[AttentionConfig]):
 
 
 ATTENTION = Attention(
-    "attention", "softmax(Q K^T / sqrt(d)) V, forward; FlashAttention of the generation", CURRENT, NATIVE
+    "attention",
+    "softmax(Q K^T / sqrt(d)) V and its gradients; FlashAttention of the generation",
+    CURRENT,
+    NATIVE,
+    PARAMETERS,
 )
-ATTENTION_FA2 = Attention("attention_fa2", "the same by FlashAttention 2, whatever the generation", OLDER, {})
+ATTENTION_FA2 = Attention(
+    "attention_fa2", "forward by FlashAttention 2, whatever the generation", OLDER, {}, FORWARD_ONLY
+)

@@ -1,0 +1,90 @@
+"""The backward pass of attention, and both passes: sequences of launches that `direction` asks for.
+
+Which launches a backward pass is made of differs between generations: `BACKWARD` names them by architecture.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.errors import UserError
+from heddle.kernels._composite import Arrays, Composite, Step
+from heddle.kernels._parameters import Parameter
+from heddle.kernels.attention.gradients import gradients
+from heddle.kernels.attention.reference import packed
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.machine.spec import Machine
+
+Direction = Literal["bwd", "fwd+bwd"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardStep:
+    """A launch of a backward pass: a kernel with attention's own parameters (but `direction`).
+
+    `feeds`: where its input tensors come from, as of `Step`; the backward pass has the inputs Q, K, V, O, dO and LSE
+    (the natural logarithm of each row's sum). `gradients`: which of its output tensors are dQ, dK or dV.
+    """
+
+    name: str
+    kernel: str
+    feeds: Mapping[str, str] = field(default_factory=dict)
+    gradients: Mapping[str, str] = field(default_factory=dict)
+
+
+BACKWARD: dict[str, tuple[BackwardStep, ...]] = {}
+"""The launches of the backward pass by architecture; one that is not listed has none."""
+
+
+class AttentionPasses(Composite):
+    """Attention with `direction` bwd or fwd+bwd: the launches of the backward pass, the forward kernel before them."""
+
+    name = "attention"
+    summary = "the backward pass of attention, or both"
+
+    def __init__(self, direction: Direction, parameters: tuple[Parameter, ...], forward: str = "attention") -> None:
+        self.direction, self.parameters, self.forward = direction, parameters, forward
+
+    @property
+    def architectures(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Those that have a backward pass."""
+        return tuple(BACKWARD)
+
+    def steps(self, machine: Machine, params: Mapping[str, Any], mode: str) -> tuple[Step, ...]:
+        """Return the launches. Raises UserError where the architecture has no backward pass."""
+        if machine.architecture not in BACKWARD:
+            names = ", ".join(BACKWARD) or "no architecture"
+            raise UserError(
+                f"the backward pass of attention is not modelled for {machine.name} ({machine.architecture})",
+                hint=f"it is for: {names}; direction=fwd runs everywhere",
+            )
+        sizes = {name: value for name, value in params.items() if name != "direction"}
+        both = self.direction == "fwd+bwd"
+        made = {"O": "forward.O"} if both else {}
+        found = [Step("forward", self.forward, {**sizes, "direction": "fwd"})] if both else []
+        for step in BACKWARD[machine.architecture]:
+            feeds = {tensor: made.get(source, source) for tensor, source in {**made, **step.feeds}.items()}
+            found.append(Step(step.name, step.kernel, sizes, feeds=feeds))
+        return tuple(found)
+
+    def reference(
+        self, machine: Machine, params: Mapping[str, Any], mode: str, seed: int = 0
+    ) -> tuple[Arrays, dict[str, NDArray[np.float64]]]:
+        """Return seeded Q, K, V, dO with O and LSE of them, and the expected gradients."""
+        names = {f.name for f in dataclasses.fields(AttentionProblem)}
+        sizes = {name: value for name, value in params.items() if name in names}
+        problem = AttentionProblem(**{**sizes, "causal": bool(sizes["causal"])})
+        inputs, expected = gradients(problem, seed)
+        inputs["Q_packed"] = packed(problem, inputs["Q"])
+        wanted = {
+            f"{step.name}.{tensor}": expected[gradient]
+            for step in BACKWARD[machine.architecture]
+            for tensor, gradient in step.gradients.items()
+        }
+        return inputs, wanted
