@@ -6,7 +6,7 @@ Which launches a backward pass is made of differs between generations: `BACKWARD
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from heddle.errors import UserError
 from heddle.kernels._composite import Arrays, Composite, Step
+from heddle.kernels._kernel import Kernel
 from heddle.kernels._parameters import Parameter
 from heddle.kernels.attention.gradients import gradients
 from heddle.kernels.attention.reference import packed
@@ -26,20 +27,20 @@ Direction = Literal["bwd", "fwd+bwd"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackwardStep:
-    """A launch of a backward pass: a kernel with attention's own parameters (but `direction`).
+    """A launch of a backward pass: a kernel, with those of attention's parameters that it has.
 
     `feeds`: where its input tensors come from, as of `Step`; the backward pass has the inputs Q, K, V, O, dO and LSE
     (the natural logarithm of each row's sum). `gradients`: which of its output tensors are dQ, dK or dV.
     """
 
     name: str
-    kernel: str
+    kernel: Kernel[Any]
     feeds: Mapping[str, str] = field(default_factory=dict)
     gradients: Mapping[str, str] = field(default_factory=dict)
 
 
-BACKWARD: dict[str, tuple[BackwardStep, ...]] = {}
-"""The launches of the backward pass by architecture; one that is not listed has none."""
+BACKWARD: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {}
+"""The launches of the backward pass for attention's checked parameters, by architecture; one not listed has none."""
 
 
 class AttentionPasses(Composite):
@@ -68,9 +69,11 @@ class AttentionPasses(Composite):
         both = self.direction == "fwd+bwd"
         made = {"O": "forward.O"} if both else {}
         found = [Step("forward", self.forward, {**sizes, "direction": "fwd"})] if both else []
-        for step in BACKWARD[machine.architecture]:
+        for step in BACKWARD[machine.architecture](params):
             feeds = {tensor: made.get(source, source) for tensor, source in {**made, **step.feeds}.items()}
-            found.append(Step(step.name, step.kernel, sizes, feeds=feeds))
+            known = {parameter.name for parameter in step.kernel.parameters} - {"direction"}
+            own = {name: value for name, value in sizes.items() if name in known}
+            found.append(Step(step.name, step.kernel.name, own, feeds=feeds))
         return tuple(found)
 
     def reference(
@@ -84,7 +87,7 @@ class AttentionPasses(Composite):
         inputs["Q_packed"] = packed(problem, inputs["Q"])
         wanted = {
             f"{step.name}.{tensor}": expected[gradient]
-            for step in BACKWARD[machine.architecture]
+            for step in BACKWARD[machine.architecture](params)
             for tensor, gradient in step.gradients.items()
         }
         return inputs, wanted

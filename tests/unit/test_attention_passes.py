@@ -1,0 +1,87 @@
+"""Does `direction` of attention ask for the launches that an architecture has, fed by what comes before them?"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heddle.errors import UserError
+from heddle.kernels.attention import passes
+from heddle.kernels.attention.backward_rows_kernel import PREPROCESS
+from heddle.kernels.attention.gradients import gradients
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.registry import find_kernel
+from heddle.study import composites
+from heddle.study.case_file import read_cases
+from heddle.study.requests import request, request_of
+
+SIZES = {"batch": 1, "heads_q": 4, "heads_kv": 2, "seqlen_q": 20, "seqlen_kv": 24, "head_dim": 64}
+
+
+def preprocess_only(params: Mapping[str, Any]) -> tuple[passes.BackwardStep, ...]:
+    return (passes.BackwardStep(name="preprocess", kernel=PREPROCESS),)
+
+
+@pytest.fixture
+def backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backward pass of one launch."""
+    monkeypatch.setitem(passes.BACKWARD, "sm_90", preprocess_only)
+
+
+def test_both_passes_are_the_forward_kernel_and_the_backward_launches(backward: None) -> None:
+    steps = composites.questions(request("attention", "h100", texts={**SIZES, "direction": "fwd+bwd"}))
+    assert [(step.name, step.asked.kernel) for step in steps] == [
+        ("forward", "attention"), ("preprocess", "attention_bwd_preprocess"),
+    ]  # fmt: skip
+    assert steps[0].asked.params["direction"] == "fwd"
+    assert steps[1].asked.params["seqlen_q"] == SIZES["seqlen_q"]
+
+
+def test_the_backward_launches_read_what_the_forward_kernel_wrote(backward: None) -> None:
+    for direction, source in (("fwd+bwd", "forward.O"), ("bwd", None)):
+        asked = request("attention", "h100", texts={**SIZES, "direction": direction})
+        found = composites.composite(asked)
+        assert found is not None
+        assert found.steps(asked.machine, asked.params, "simt")[-1].feeds.get("O") == source
+
+
+def test_an_architecture_without_a_backward_pass_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(passes.BACKWARD, "sm_100", raising=False)
+    with pytest.raises(UserError, match="backward pass of attention is not modelled for b200"):
+        composites.questions(request("attention", "b200", texts={**SIZES, "direction": "bwd"}))
+
+
+def test_the_forward_kernel_is_not_taken_for_a_backward_pass() -> None:
+    with pytest.raises(UserError, match="direction=bwd is a sequence of launches"):
+        find_kernel("attention").problem({**SIZES, "direction": "bwd"})
+
+
+def test_a_case_with_a_direction_asks_for_it(tmp_path: Path, backward: None) -> None:
+    path = tmp_path / "cases.csv"
+    sizes = "batch,heads_q,heads_kv,seqlen_q,seqlen_kv,head_dim"
+    path.write_text(
+        f"case_id,gpu,kernel,direction,{sizes},measured,unit\nx-1,h100,attention,fwd+bwd,1,4,2,20,24,64,5,us\n"
+    )
+    asked = request_of(read_cases(path)[0])
+    assert asked.params["direction"] == "fwd+bwd"
+    assert len(composites.questions(asked)) == 2
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_are_those_of_small_steps(causal: bool) -> None:
+    """A change of one element changes sum(O * dO) by its gradient."""
+    problem = AttentionProblem(**{**SIZES, "seqlen_q": 5, "seqlen_kv": 6, "causal": causal, "dtype": "fp16"})
+    inputs, found = gradients(problem, 0)
+    wide = {name: inputs[name].astype(np.float64) for name in "QKV"}
+
+    def loss(name: str, step: float) -> float:
+        from heddle.kernels.attention.reference import attention
+
+        moved = {key: array.copy() for key, array in wide.items()}
+        moved[name][1, 2, 3] += step
+        return float((attention(problem, moved["Q"], moved["K"], moved["V"]) * inputs["dO"].astype(np.float64)).sum())
+
+    for name in "QKV":
+        assert (loss(name, 1e-5) - loss(name, -1e-5)) / 2e-5 == pytest.approx(found[f"d{name}"][1, 2, 3], rel=1e-5)
