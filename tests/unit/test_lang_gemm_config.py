@@ -68,7 +68,7 @@ def test_many_rows_are_not_cut_along_k() -> None:
         ({"n": -4}, "parameter 'n' (rows of B, columns of C) must be at least 1, got -4"),
         ({"k": "many"}, "parameter 'k' must be a whole number, got 'many'"),
         ({"k": 1.5}, "parameter 'k' must be a whole number, got 1.5"),
-        ({"kk": 1}, "unknown parameter of gemm 'kk'; allowed: dtype, epilogue, k, m, n"),
+        ({"kk": 1}, "unknown parameter of gemm 'kk'; allowed: dtype, epilogue, head_dim, heads_kv, heads_q, k, m, n"),
         ({"dtype": "fp32"}, "unknown value of 'dtype': 'fp32'; allowed: bf16, fp16, fp8_e4m3"),
     ],
 )

@@ -80,6 +80,14 @@ def gated(x: Values) -> Values:
     return result
 
 
+def _rotate(x: Values, y: Values) -> Values:
+    """Return x * y as complex numbers, of which columns 2i and 2i + 1 are the parts."""
+    real, imaginary, cosine, sine = x[:, ::2], x[:, 1::2], y[:, ::2], y[:, 1::2]
+    parts = (real * cosine - imaginary * sine, real * sine + imaginary * cosine)
+    result: Values = np.stack(parts, axis=2).reshape(x.shape)
+    return result
+
+
 def polynomial_exp2(x: Values) -> Values:
     """Return 2^x by range reduction and a polynomial of degree 3, as `passes.select.exponential` computes it."""
     floor = np.floor(np.maximum(x, _LEAST_EXPONENT))
@@ -124,6 +132,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Values]] = {
     "log2": lambda x: np.log2(x),
     "choose": lambda x, y: x,
     "check": lambda x: x,
+    "rotate": _rotate,
 }
 
 

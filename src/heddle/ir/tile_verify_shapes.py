@@ -249,6 +249,7 @@ def _mma(op: tile.Mma, tiles: _Tiles) -> None:
 def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
     rows, width = tiles.shape(op.dst)
     cols = op.dst_cols or width
+    _check_rotation(op, tiles)
     if op.dst_col < 0 or op.dst_col + cols > width:
         raise UserError(f"columns {op.dst_col} to {op.dst_col + cols} are not inside {op.dst!r}", where=op.where)
     offsets = op.source_cols or (0,) * len(op.sources)
@@ -267,6 +268,16 @@ def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
                 f"{name!r} of {shape[0]} x {shape[1]} from column {col} on does not cover {rows} x {cols}",
                 where=op.where,
             )
+
+
+def _check_rotation(op: tile.Elementwise, tiles: _Tiles) -> None:
+    """Pairs of columns are rotated in fp32, in the layouts in which a thread has both."""
+    if op.function != "rotate":
+        return
+    if any(tiles.dtype(name) != "fp32" or tiles.by_name[name].spread == "rows" for name in (op.dst, *op.sources[:1])):
+        raise UserError(f"pairs are rotated in fp32 fragments; {op.dst!r} or {op.sources[0]!r} is none", where=op.where)
+    if len(op.sources) != 2 or tiles.shape(op.sources[1])[1] == 1:
+        raise UserError("rotate takes a tile and one with cosine and sine of each pair", where=op.where)
 
 
 _CHECKS: tuple[tuple[tuple[type[tile.Op], ...], Callable[[Any, _Tiles], None]], ...] = (

@@ -35,6 +35,7 @@ ELEMENTWISE: dict[str, int] = {
     "rsqrt": 1,
     "neg": 1,
     "relu": 1,
+    "rotate": 2,
 }
 """Elementwise functions and how many operands each takes, tiles and then scalars.
 
@@ -42,7 +43,8 @@ ELEMENTWISE: dict[str, int] = {
 product may want it. `scale` multiplies by its scalar; `scaled_sub` is x * scalar - y, `exp2_scaled_sub` 2 to the power
 of that, and `exp2_poly_scaled_sub` the same by a polynomial on the FMA pipe. `exp2_mixed` is 2 to the power of x: of
 each `scalar0` columns the last `scalar1` by the polynomial. `choose` and `check` give x, as what depends on numbers is
-a policy of the kernel; they cost a comparison, and a selection between x and y or a vote of the warp.
+a policy of the kernel; they cost a comparison, and a selection between x and y or a vote of the warp. `rotate` takes
+columns 2i and 2i + 1 of x as a complex number, times that of y, whose elements may be narrower.
 """
 
 Registers = RegisterHandle | RegisterPart

@@ -8,6 +8,7 @@ from heddle.ir.tile_ops import GATE_COLUMNS
 from heddle.kernels._limits import check_item_count
 from heddle.kernels.gemm.epilogue import FRAGMENT_PAIR_COLUMNS, TMA_ALIGNMENT_BYTES, staging_bytes, store_columns
 from heddle.kernels.gemm.raster import item_count
+from heddle.kernels.gemm.rope import check_heads, check_tile
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
 from heddle.kernels.gemm.sm80 import LANE_BYTES, LANES, lane_bytes, thread_registers
 from heddle.machine.spec import Machine
@@ -18,7 +19,7 @@ DTYPES = {
     "sm_100": ("fp16", "bf16", "fp8_e4m3"),
 }
 """Operand types of the matrix instructions that the kernels use."""
-GATED_DTYPES = ("fp16", "bf16")
+EPILOGUE_DTYPES = ("fp16", "bf16")
 SCHEDULES = {"sm_80": ("multistage",), "sm_90": ("cooperative", "pingpong"), "sm_100": ("tcgen05",)}
 SM80_TILE_K = (32, 64, 128, 256)
 """A row of a stage is copied by a whole number of lanes that divides a warp, and holds two steps of mma.m16n8k16."""
@@ -36,9 +37,12 @@ ACCUMULATOR_STAGES = 2
 
 
 def check_epilogue(problem: GemmProblem) -> None:
-    """Raise UserError if a gated product cannot be made of the problem, on whatever machine."""
-    if problem.gated and problem.dtype not in GATED_DTYPES:
-        raise UserError(f"silu_mul makes {', '.join(GATED_DTYPES)}: such products need scales in {problem.dtype}")
+    """Raise UserError if the epilogue does not fit the problem, on whatever machine."""
+    if problem.epilogue != "none" and problem.dtype not in EPILOGUE_DTYPES:
+        raise UserError(
+            f"{problem.epilogue} makes {', '.join(EPILOGUE_DTYPES)}: such products need scales in {problem.dtype}"
+        )
+    check_heads(problem)
     if problem.gated and problem.n % (2 * GATE_COLUMNS):
         raise UserError(
             f"silu_mul takes rows of B in groups of {2 * GATE_COLUMNS}, {GATE_COLUMNS} gates and their factors; "
@@ -111,6 +115,7 @@ def check_config(problem: GemmProblem, config: GemmConfig, machine: Machine) -> 
             f"silu_mul stores {FRAGMENT_PAIR_COLUMNS} columns of C at a time: tile_n is a multiple of "
             f"{2 * FRAGMENT_PAIR_COLUMNS}, got {config.tile_n}"
         )
+    check_tile(problem, config.tile_n, config.cluster_n, wide=config.schedule != "multistage")
     k_blocks = ceil_div(problem.k, config.tile_k)
     if not 1 <= config.split_k <= k_blocks:
         raise UserError(f"split_k must lie in 1..{k_blocks} for k = {problem.k}, got {config.split_k}")
@@ -179,7 +184,8 @@ def _check_sm90(problem: GemmProblem, config: GemmConfig, machine: Machine) -> N
             f"{config.label()} has {config.tile_n}, and a store takes up to {store_columns(problem, config)}"
         )
     _check_bulk_rows(problem, config)
-    _check_accumulators(config.tile_m // groups * config.tile_n // 128, config, machine)
+    angles = min(config.tile_n, problem.head_dim) // 2 if problem.rotated else 0
+    _check_accumulators(config.tile_m // groups * (config.tile_n + angles) // 128, config, machine)
 
 
 def _check_sm100(problem: GemmProblem, config: GemmConfig, machine: Machine) -> None:
@@ -209,7 +215,7 @@ def _check_accumulators(registers: int, config: GemmConfig, machine: Machine) ->
     limit = machine.max_registers_per_thread - OTHER_REGISTERS
     if registers > limit:
         raise UserError(
-            f"{config.label()} keeps {registers} accumulator registers in each thread; at most {limit} leave room for "
-            "addresses and operands",
+            f"{config.label()} keeps {registers} accumulator registers in each thread, with those of rope; at most "
+            f"{limit} leave room for addresses and operands",
             hint="use a smaller tile",
         )

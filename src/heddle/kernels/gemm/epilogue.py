@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from heddle.kernels.gemm.place import corner, output_corner
+from heddle.kernels.gemm.place import corner, head_corner, output_corner
+from heddle.kernels.gemm.rope import Rotation, table
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 from heddle.lang import Builder, Item, RegisterHandle, RegisterPart
 
@@ -38,7 +39,7 @@ def store_columns(problem: GemmProblem, config: GemmConfig) -> int:
     size = problem.element_bytes / (1 + problem.gated)
     limit = int(min(config.tile_n, STORE_ROW_BYTES // size, STORE_STAGE_BYTES // (config.tile_m * size)))
     if config.schedule == "tcgen05":  # a thread has one row of the tile, and each column is a register
-        limit = min(limit, STORE_REGISTERS)
+        limit = min(limit, STORE_REGISTERS // (1 + problem.rotated))  # cosines and sines of a head take the rest
     step = FRAGMENT_PAIR_COLUMNS * (1 + problem.gated)
     wide = (cols for cols in range(limit // step * step, 0, -step) if config.tile_n % cols == 0)
     return next(wide, min(limit, config.tile_n))
@@ -58,6 +59,7 @@ class Output:
     def __init__(self, k: Builder, problem: GemmProblem, config: GemmConfig) -> None:
         self.k, self.problem, self.config = k, problem, config
         self.c_global = k.tensor("C", (problem.m, problem.output_cols), problem.dtype, role="output")
+        self.angles = table(k, problem)
         self.cols = store_columns(problem, config)
         if config.split_k > 1:
             self.workspace = k.tensor("W", (problem.m, problem.n), "fp32", role="workspace")
@@ -87,9 +89,23 @@ class Writer:
         cols = output.cols // 2 if problem.gated else output.cols
         shape = (config.tile_m, cols)
         self.gated = self.k.registers(f"{name}_gated", shape, "fp32", warps=warps) if problem.gated else None
+        self.rotation = None
+        if output.angles is not None:
+            span = min(config.tile_n, problem.head_dim)
+            self.rotation = Rotation(self.k, output.angles, name, shape, span, warps)
         if self.by_tma:
             self.stage = self.k.shared(name, shape, problem.dtype, stages=STORE_STAGES)
             self.ring = self.k.ring(f"{name}_ring", STORE_STAGES)
+
+    def prepare(self, item: Item) -> None:
+        """Load what the epilogue needs while the item is multiplied; slices of k load it when their sum is there."""
+        if self.output.config.split_k == 1:
+            self._load_angles(item)
+
+    def _load_angles(self, item: Item) -> None:
+        if self.rotation is not None:
+            row, col = head_corner(self.k, item, self.output.problem, self.output.config)
+            self.rotation.load(row, col)
 
     def store(self, chunks: Chunks, item: Item) -> None:
         """Store this CTA's tile, or add it to the workspace, whose sum the last slice stores."""
@@ -105,6 +121,7 @@ class Writer:
         k.sync(self.barrier)
         k.signal(item.semaphore)
         with k.when(item.is_last):
+            self._load_angles(item)
             k.wait_semaphore(item.semaphore, value=config.split_k * config.cluster)
             for col in range(0, config.tile_n, self.output.cols):
                 k.load(self.part, self.output.workspace[row, first + col])
@@ -116,12 +133,14 @@ class Writer:
             self.k.tma_store_wait(pending=0)
 
     def _store_chunk(self, registers: RegisterHandle | RegisterPart, item: Item, col: int) -> None:
-        """Store columns of the product, from the tile's column `col` on; gates are multiplied first."""
+        """Store columns of the product, from the tile's column `col` on; gates are multiplied, pairs rotated first."""
         k, output = self.k, self.output
         row, first = output_corner(k, item, output.problem, output.config)
         if self.gated is not None:
             k.gate(self.gated, registers)
             registers, col = self.gated, col // 2
+        if self.rotation is not None:
+            self.rotation.rotate(item, registers, col)
         target = output.c_global[row, first + col]
         if not self.by_tma:
             k.store(target, registers)

@@ -17,7 +17,7 @@ from heddle.kernels.gemm.check import check_config, check_epilogue, check_items,
 from heddle.kernels.gemm.native import NATIVE
 from heddle.kernels.gemm.raster import item_count, work_items
 from heddle.kernels.gemm.reference import reference
-from heddle.kernels.gemm.shape import EPILOGUES, TILE, GemmConfig, GemmProblem, ceil_div
+from heddle.kernels.gemm.shape import EPILOGUES, HEAD_DIMS, TILE, GemmConfig, GemmProblem, ceil_div
 from heddle.kernels.gemm.sm80 import gemm_sm80
 from heddle.kernels.gemm.sm90_cooperative import gemm_sm90_cooperative
 from heddle.kernels.gemm.sm90_pingpong import gemm_sm90_pingpong
@@ -32,6 +32,10 @@ KERNEL_OF_SCHEDULE = {
 }
 
 
+HEADS = ("head_dim", "heads_q", "heads_kv")
+"""Parameters of the epilogue rope."""
+
+
 class Gemm(Kernel[GemmConfig]):
     """C[m, n] = A[m, k] B[n, k]^T; A row-major, B stored K-major, fp32 accumulation, output of the input type."""
 
@@ -44,9 +48,13 @@ class Gemm(Kernel[GemmConfig]):
         Parameter("dtype", str, "fp16", "type of A, B and C", choices=("fp16", "bf16", "fp8_e4m3")),
         Parameter(
             "epilogue", str, "none",
-            "silu_mul: of 16 rows of B 8 are gates, 8 their factors, and C[m, n / 2] = silu(gate) * factor",
+            "silu_mul: of 16 rows of B 8 are gates, 8 their factors, and C[m, n / 2] = silu(gate) * factor; "
+            "rope: columns of C are heads of Q, K, V, and pairs of columns of Q and K are rotated",
             choices=EPILOGUES,
         ),
+        Parameter("head_dim", int, 128, "rope: columns of a head", choices=HEAD_DIMS),
+        Parameter("heads_q", int, 16, "rope: heads of Q", small=2),
+        Parameter("heads_kv", int, 8, "rope: heads of K, and of V", small=1),
     )  # fmt: skip
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
@@ -63,9 +71,14 @@ class Gemm(Kernel[GemmConfig]):
 
     def problem(self, params: Mapping[str, Any]) -> GemmProblem:
         """Return the checked problem."""
-        problem = GemmProblem(**self.check(params))
+        problem = GemmProblem(**self._named(params))
         check_epilogue(problem)
         return problem
+
+    def _named(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters that count for the epilogue."""
+        checked = self.check(params)
+        return checked if checked["epilogue"] == "rope" else {n: v for n, v in checked.items() if n not in HEADS}
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[GemmConfig]:
         """Return the tiles worth trying on a machine."""
@@ -99,7 +112,7 @@ class Gemm(Kernel[GemmConfig]):
             config,
             items,
             clusters,
-            params={**self.check(params), "config": config.label()},
+            params={**self._named(params), "config": config.label()},
         )
 
     def early_release(self, architecture: str) -> tuple[list[Mapping[str, Any]], str]:

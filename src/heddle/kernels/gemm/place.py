@@ -13,6 +13,13 @@ def corner(k: Builder, item: Item, config: GemmConfig) -> tuple[Index, Index]:
     return row, col
 
 
+def head_corner(k: Builder, item: Item, problem: GemmProblem, config: GemmConfig) -> tuple[Index, Index]:
+    """Return the same in a table with the columns of one head; whole heads begin at its first."""
+    row, _ = corner(k, item, config)
+    inside = config.cluster_n > 1 and config.tile_n < problem.head_dim
+    return row, item.head_col + k.cta_rank * config.tile_n if inside else item.head_col
+
+
 def output_corner(k: Builder, item: Item, problem: GemmProblem, config: GemmConfig) -> tuple[Index, Index]:
     """Return the same in C, which has half as many columns if they are gated."""
     row, col = corner(k, item, config)

@@ -46,9 +46,9 @@ def k_slices(k_blocks: int, split_k: int) -> list[tuple[int, int]]:
 def work_items(problem: GemmProblem, config: GemmConfig, clusters: int, wave: int) -> dict[str, list[int]]:
     """Return the work items of `clusters` clusters, of which `wave` run at one time; one list an attribute.
 
-    row, col: corner of the cluster's tile; k_blocks: steps of tile_k. With gates also output_col, of C. With
-    split_k > 1 also k_begin (elements), semaphore (index of the tile) and is_last. With the ping-pong schedule
-    also turn0 and turn1: whose turn the item is.
+    row, col: corner of the cluster's tile; k_blocks: steps of tile_k. With gates also output_col, of C; with rope
+    rotated, and head_col, the column of the head where the tile begins. With split_k > 1 also k_begin (elements),
+    semaphore (index of the tile) and is_last. With the ping-pong schedule also turn0 and turn1: whose turn the item is.
     """
     height, width = config.tile_m * config.cluster_m, config.tile_n * config.cluster_n
     rows, cols = ceil_div(problem.m, height), ceil_div(problem.n, width)
@@ -59,6 +59,9 @@ def work_items(problem: GemmProblem, config: GemmConfig, clusters: int, wave: in
     columns = {"row": order[:, 0] * height, "col": order[:, 1] * width, "k_blocks": blocks[:, 1]}
     if problem.gated:
         columns["output_col"] = columns["col"] // 2
+    if problem.rotated:
+        columns["rotated"] = (columns["col"] < problem.rotated_cols).astype(np.int64)
+        columns["head_col"] = columns["col"] % problem.head_dim
     if config.split_k > 1:
         columns["k_begin"] = blocks[:, 0] * config.tile_k
         columns["semaphore"] = order[:, 0] * cols + order[:, 1]

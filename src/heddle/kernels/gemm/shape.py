@@ -1,7 +1,8 @@
 """Problem and configuration of a GEMM: C[m, n] = A[m, k] B[n, k]^T, B stored K-major, C of the input type.
 
 With the epilogue `silu_mul`, the first layer of Llama's FFN, B holds gate and up projection in turn, 8 rows each, and
-C[m, n / 2] = silu(A gate^T) * (A up^T).
+C[m, n / 2] = silu(A gate^T) * (A up^T). With `rope`, the QKV projection, pairs of columns of the heads of Q and K are
+rotated by the position of the row (`rope`).
 """
 
 from __future__ import annotations
@@ -13,24 +14,38 @@ from heddle.ir.dtypes import dtype_bytes
 from heddle.kernels._kernel import TileParameter
 
 Schedule = Literal["multistage", "cooperative", "pingpong", "tcgen05"]
-Epilogue = Literal["none", "silu_mul"]
-EPILOGUES = ("none", "silu_mul")
+Epilogue = Literal["none", "silu_mul", "rope"]
+EPILOGUES = ("none", "silu_mul", "rope")
+HEAD_DIMS = (64, 128)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmProblem:
-    """Sizes in elements and the type of A, B and C; n is that of B."""
+    """Sizes in elements and the type of A, B and C; n is that of B. The heads are those of rope, which needs them."""
 
     m: int
     n: int
     k: int
     dtype: str
     epilogue: Epilogue = "none"
+    head_dim: int = 0
+    heads_q: int = 0
+    heads_kv: int = 0
 
     @property
     def gated(self) -> bool:
         """Whether two columns of the product make one of C."""
         return self.epilogue == "silu_mul"
+
+    @property
+    def rotated(self) -> bool:
+        """Whether columns of Q and K are rotated."""
+        return self.epilogue == "rope"
+
+    @property
+    def rotated_cols(self) -> int:
+        """Columns of C that are rotated, the first ones."""
+        return (self.heads_q + self.heads_kv) * self.head_dim if self.rotated else 0
 
     @property
     def output_cols(self) -> int:

@@ -56,6 +56,7 @@ def gemm_sm100(
     with k.role("epilogue", warps=EPILOGUE_WARPS, registers=REGISTERS):
         meet()
         for item in k.work():
+            writer.prepare(item)
             acc_full.wait(acc_ring)
             writer.store(read_accumulator(), item)
             acc_ring.advance()

@@ -81,4 +81,5 @@ def gemm_sm80(k: Builder, problem: GemmProblem, config: GemmConfig, items: dict[
                 k.sync()
                 k.cp_async_commit()  # an empty group keeps the count of groups behind
                 multiply_next()
+            writer.prepare(item)
             writer.store([(0, acc)], item)

@@ -25,6 +25,7 @@ def gemm_sm90_cooperative(
     with k.role("consumer", warps=CONSUMER_WARPS, registers=CONSUMER_REGISTERS):
         pipeline.begin()
         for item in k.work():
+            writer.prepare(item)
             pipeline.multiply(item, acc, items["k_blocks"])
             pipeline.finish()
             writer.store(output.columns(acc), item)

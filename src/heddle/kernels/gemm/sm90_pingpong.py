@@ -38,6 +38,7 @@ def gemm_sm90_pingpong(
             for item in k.work():
                 mine, theirs = (item.turn0, item.turn1) if group == 0 else (item.turn1, item.turn0)
                 with k.when(mine):
+                    writer.prepare(item)
                     k.sync(TURN_BARRIERS[group], warps=GROUPS * GROUP_WARPS)
                     pipeline.multiply(item, acc, items["k_blocks"])
                     k.arrive(TURN_BARRIERS[other], warps=GROUPS * GROUP_WARPS)

@@ -60,6 +60,8 @@ def lower_elementwise(writer: RoleWriter, op: Elementwise) -> None:
     start = len(writer.code)
     if op.function in CASTS:
         _cast(writer, op)
+    elif op.function == "rotate":
+        _rotate(writer, op)
     else:
         _steps(writer, op)
     add_elementwise_effects(writer, start, op)
@@ -124,6 +126,25 @@ def _cast(writer: RoleWriter, op: Elementwise) -> None:
         convert(writer, registers[first * ratio : (first + 2) * ratio], packed, source.dtype, target.dtype)
         for register in (targets[first + 1], targets[first]):  # the first may be where the first half stands
             writer.emit("PRMT", register, packed)
+
+
+def _rotate(writer: RoleWriter, op: Elementwise) -> None:
+    """Four operations for two neighbouring columns; a packed pair of cosine and sine is unpacked first."""
+    targets, source = target_registers(writer, op), source_registers(writer, op, 0)
+    packed = dtype_bytes(writer.layout(op.sources[1]).tile.dtype) < REGISTER_BYTES
+    angles = source_registers(writer, op, 1, same_size=not packed)
+    for i in range(0, len(targets), 2):
+        if packed:
+            cosine, sine = Operand(writer.value("cosine")), Operand(writer.value("sine"))
+            writer.emit("HADD2", cosine, (angles[i // 2],))
+            writer.emit("HADD2", sine, (angles[i // 2],))
+        else:
+            cosine, sine = angles[i], angles[i + 1]
+        crossed = [Operand(writer.value("crossed")) for _ in range(2)]
+        writer.emit("FMUL", crossed[0], (source[i + 1], sine))
+        writer.emit("FMUL", crossed[1], (source[i], sine))
+        writer.emit("FFMA", targets[i], (source[i], cosine, crossed[0]))
+        writer.emit("FFMA", targets[i + 1], (source[i + 1], cosine, crossed[1]))
 
 
 def convert(
