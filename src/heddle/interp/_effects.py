@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.errors import InternalError, SourceLocation
-from heddle.interp._arithmetic import Values, elementwise, gated, kept_elements, matrix_product
+from heddle.interp._arithmetic import Values, dequantized, elementwise, gated, kept_elements, matrix_product
 from heddle.interp._arrays import Box, TileArray
 from heddle.interp._boxes import BoxMaker
 from heddle.interp._clocks import Knowledge
@@ -72,6 +72,7 @@ class Effects:
             "elementwise": self._elementwise,
             "row_reduce": self._row_reduce,
             "gate": self._gate,
+            "dequantize": self._dequantize,
             "mask": self._mask,
         }
 
@@ -136,6 +137,10 @@ class Effects:
     def _gate(self, doing: Doing) -> None:
         values = gated(self._read(doing, doing.effect.reads[0], doing.warp.cta))
         self._write(doing, doing.effect.writes[0], doing.warp.cta, values)
+
+    def _dequantize(self, doing: Doing) -> None:
+        codes, scale, zero = (self._read(doing, access, doing.warp.cta) for access in doing.effect.reads)
+        self._write(doing, doing.effect.writes[0], doing.warp.cta, dequantized(codes, scale, zero))
 
     def _mask(self, doing: Doing) -> None:
         params, access = doing.effect.params, doing.effect.writes[0]

@@ -13,6 +13,8 @@ DTYPE_BYTES: dict[str, int] = {
     "fp8_e4m3": 1,
     "fp8_e5m2": 1,
     "int32": 4,
+    "uint8": 1,
+    "uint16": 2,
 }
 """Bytes of one element in memory."""
 
@@ -25,6 +27,8 @@ NUMPY_NAMES: dict[str, str] = {
     "fp8_e4m3": "float8_e4m3fn",
     "fp8_e5m2": "float8_e5m2",
     "int32": "int32",
+    "uint8": "uint8",
+    "uint16": "uint16",
 }
 """Names for `numpy.dtype`; the last ones need `ml_dtypes` to be imported."""
 

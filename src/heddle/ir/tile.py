@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from heddle.errors import SourceLocation
 from heddle.ir.tile_ops import (
+    CODE_COLUMNS,
+    CODE_WEIGHTS,
     GATE_COLUMNS,
     Advance,
     Arrive,
@@ -20,6 +22,7 @@ from heddle.ir.tile_ops import (
     CpAsync,
     CpAsyncCommit,
     CpAsyncWait,
+    Dequantize,
     Elementwise,
     Expect,
     Fence,
@@ -57,6 +60,7 @@ from heddle.ir.tile_refs import (
     BarrierUse,
     GlobalRef,
     Mbarrier,
+    OwnRef,
     PoolRef,
     Position,
     RegisterTile,
@@ -69,6 +73,8 @@ from heddle.ir.tile_refs import (
 from heddle.ir.warp import Tensor, Work
 
 __all__ = [
+    "CODE_COLUMNS",
+    "CODE_WEIGHTS",
     "GATE_COLUMNS",
     "Advance",
     "Arrive",
@@ -78,6 +84,7 @@ __all__ = [
     "CpAsync",
     "CpAsyncCommit",
     "CpAsyncWait",
+    "Dequantize",
     "Elementwise",
     "Expect",
     "Fence",
@@ -97,6 +104,7 @@ __all__ = [
     "MmaWait",
     "Op",
     "OtherFibers",
+    "OwnRef",
     "PoolRef",
     "Position",
     "RegisterTile",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heddle.errors import SourceLocation
-from heddle.ir.tile_refs import BarrierUse, GlobalRef, PoolRef, Position, SharedRef, TmemRef
+from heddle.ir.tile_refs import BarrierUse, GlobalRef, OwnRef, PoolRef, Position, SharedRef, TmemRef
 from heddle.ir.warp import Count
 
 OWN_ROWS = -1
@@ -253,6 +253,25 @@ class Gate(Op):
     src_col: int = 0
 
 
+CODE_COLUMNS = 4
+"""Bytes that hold eight 4-bit weights of a column, along the summed extent."""
+CODE_WEIGHTS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dequantize(Op):
+    """dst = (weight - zero) * scale; dst [k, n] of fp16, 4-bit weights in `src` [k / 8, 4 n] of bytes, low half first.
+
+    `scale` and `zero` have one row, a value of each column. `src_row`: the first row of src that takes part.
+    """
+
+    dst: str
+    src: str
+    scale: str
+    zero: str
+    src_row: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask(Op):
     """Set elements of a register tile that do not take part to `value`.
@@ -285,14 +304,15 @@ class Mma(Op):
     sm_80: a, b shared, fragments loaded by ldmatrix, mma.sync. sm_90: one wgmma chain a warp group, a shared or a
     register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory, a shared or in tensor memory; `ctas` =
     2 for a CTA pair. A transposed b is read by ldmatrix.trans, or through a descriptor (16-bit types only). Mode fiber
-    on sm_80: a in registers, b a pool tensor that all subpartitions read.
+    on sm_80: a in registers, b a pool tensor that all subpartitions read. sm_80: a and b both register tiles, b spread
+    as second operand and transposed.
     `start` (there): the part of b, of those in different subpartitions, whose columns come first.
     `accumulate` False: the first k-step overwrites acc; "first_iteration": overwrites when the counter of `loop` is 0.
     """
 
     acc: str | TmemRef
     a: SharedRef | TmemRef | str
-    b: SharedRef | PoolRef
+    b: SharedRef | PoolRef | OwnRef
     accumulate: bool | Literal["first_iteration"] = True
     loop: str | None = None
     ctas: int = 1

@@ -16,7 +16,16 @@ from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
 from heddle.ir.field_reader import field_types, read_fields, read_name, read_record, read_value
 from heddle.ir.text_cursor import LineCursor
-from heddle.ir.tile_printer import BODIES, DECLARATIONS, HEADER_SKIP, OPERATIONS, POOL, TENSOR_MEMORY, operation_name
+from heddle.ir.tile_printer import (
+    BODIES,
+    DECLARATIONS,
+    HEADER_SKIP,
+    OPERATIONS,
+    OWN,
+    POOL,
+    TENSOR_MEMORY,
+    operation_name,
+)
 from heddle.ir.work_text import WorkReader
 
 _RECORDS = {keyword: field_types(tile.TileProgram)[field].__args__[0] for keyword, field in DECLARATIONS.items()}
@@ -215,8 +224,9 @@ def _matrix_operand(cursor: LineCursor) -> Any:
 
 
 def _second_operand(cursor: LineCursor) -> Any:
-    """Read a shared box, or a pool tensor after the word that says so."""
-    if cursor.peek.text == POOL and cursor.after_peek.kind in ("name", "string"):
-        cursor.take()
-        return read_value(cursor, tile.PoolRef)
+    """Read a shared box, or a pool tensor or a tile of the role's own registers after the word that says so."""
+    for word, kind in ((POOL, tile.PoolRef), (OWN, tile.OwnRef)):
+        if cursor.peek.text == word and cursor.after_peek.kind in ("name", "string"):
+            cursor.take()
+            return read_value(cursor, kind)
     return read_value(cursor, tile.SharedRef)

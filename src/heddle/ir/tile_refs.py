@@ -29,6 +29,11 @@ class RegisterTile:
     `spread`: as matrix fragments; or whole "rows" a warp, each over `row_lanes` lanes, and as many of them side by side
     as a warp has room for. A tile of one row is then a row vector of which every warp has a copy. "columns": such a
     vector beside fragments, of which each lane has the columns that it has of a fragment, two of eight.
+    "second": second operand of products, or what it is made of; each warp has the columns that its columns of a product
+    need, all rows of them, and warps above each other have copies. Such a 16-bit tile of 16 rows or more is the operand
+    itself, [k, n]; of one row, a value of each column, which all lanes with elements of the column have; others are
+    packed, 16 bytes a lane where there are as many. "first": the first operand [m, k] beside such a second one; each
+    warp has the rows that its rows of the product need, and warps beside each other have copies.
 
     `read_by` (pool tensors): each weft of the reading role reads its own rows; or "all": wefts read all rows wherever
     they lie, up to one weft in each subpartition, as second operand of products or quarter by quarter. `overlays`
@@ -42,7 +47,7 @@ class RegisterTile:
     dtype: str
     warp_grid: tuple[int, int]
     read_by: Literal["own", "all"] = "own"
-    spread: Literal["fragments", "rows", "columns"] = "fragments"
+    spread: Literal["fragments", "rows", "columns", "first", "second"] = "fragments"
     row_lanes: int = 32
     overlays: str | None = None
 
@@ -132,6 +137,15 @@ class SharedRef:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRef:
     """A pool tensor as second operand of a product, read by all four subpartitions (mode fiber)."""
+
+    tile: str
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRef:
+    """A register tile of the role as second operand of a product."""
 
     tile: str
     rows: int

@@ -65,7 +65,7 @@ def verify_roles(program: tile.TileProgram) -> None:
     everywhere = {register.name for register in program.pool if register.read_by == "all"}
     for register in registers.values():
         rows, cols = register.warp_grid
-        vector = register.spread != "fragments" and register.rows == 1
+        vector = register.spread == "second" or (register.spread != "fragments" and register.rows == 1)
         if (register.rows % rows and not vector) or (register.cols % cols and register.cols != 1):
             raise UserError(
                 f"register tile {register.name!r} of {register.rows} x {register.cols} cannot be divided among "

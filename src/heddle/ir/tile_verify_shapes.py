@@ -30,8 +30,8 @@ def verify_shapes(program: tile.TileProgram) -> None:
     for op, _ in walk(program):
         for ref in (*references(op, tile.SharedRef), *references(op, tile.TmemRef)):
             _inside(ref, tiles.shape(ref.tile), op.where)
-        for pool in references(op, tile.PoolRef):
-            _equal("the pool tensor", (pool.rows, pool.cols), tiles.shape(pool.tile), op.where)
+        for held in (*references(op, tile.PoolRef), *references(op, tile.OwnRef)):
+            _equal("the second operand's tile", (held.rows, held.cols), tiles.shape(held.tile), op.where)
         for kinds, check in _CHECKS:
             if isinstance(op, kinds):
                 check(op, tiles)
@@ -68,6 +68,32 @@ def _gate(op: tile.Gate, tiles: _Tiles) -> None:
         )
     if tiles.dtype(op.dst) != "fp32" or tiles.dtype(op.src) != "fp32":
         raise UserError(f"gates are computed in fp32; {op.dst!r} or {op.src!r} is not", where=op.where)
+
+
+def _dequantize(op: tile.Dequantize, tiles: _Tiles) -> None:
+    rows, cols = tiles.shape(op.dst)
+    packed_rows, packed_cols = tiles.shape(op.src)
+    words = rows // tile.CODE_WEIGHTS
+    if (
+        rows % tile.CODE_WEIGHTS
+        or not 0 <= op.src_row <= packed_rows - words
+        or packed_cols != tile.CODE_COLUMNS * cols
+    ):
+        raise UserError(
+            f"{op.dst!r} of {rows} x {cols} is not made of rows {op.src_row} to {op.src_row + words} of {op.src!r} "
+            f"({packed_rows} x {packed_cols})",
+            where=op.where,
+            hint=f"eight weights of a column lie in {tile.CODE_COLUMNS} bytes of a row",
+        )
+    for name in (op.scale, op.zero):
+        _equal(f"{name!r}", tiles.shape(name), (1, cols), op.where)
+    types = tuple(tiles.dtype(name) for name in (op.dst, op.src, op.scale, op.zero))
+    if types != ("fp16", "uint8", "fp16", "fp16"):
+        raise UserError(
+            f"weights of {types[1]} with scales of {types[2]} and zero points of {types[3]} make {types[0]}; fp16 is "
+            "made of uint8 with fp16",
+            where=op.where,
+        )
 
 
 def _overlays(program: tile.TileProgram) -> None:
@@ -289,5 +315,6 @@ _CHECKS: tuple[tuple[tuple[type[tile.Op], ...], Callable[[Any, _Tiles], None]], 
     ((tile.Elementwise,), _elementwise),
     ((tile.RowReduce,), _row_reduce),
     ((tile.Gate,), _gate),
+    ((tile.Dequantize,), _dequantize),
 )
 """What is checked of operations beside that their parts lie inside their tiles."""

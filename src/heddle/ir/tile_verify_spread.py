@@ -8,6 +8,8 @@ from heddle.ir.tile_walk import register_reads, register_writes, walk
 
 BY_ROWS = (tile.LoadGlobal, tile.StoreGlobal, tile.Fill, tile.Elementwise, tile.RowReduce)
 """Operations on whole rows of a warp: nothing that knows matrix fragments."""
+BY_COLUMNS = (tile.LoadGlobal, tile.Elementwise, tile.Dequantize)
+"""Operations on the columns that a warp multiplies with, beside the product itself."""
 
 
 ROW_LANES = (8, 16, 32)
@@ -15,7 +17,11 @@ ROW_LANES = (8, 16, 32)
 
 
 def verify_spread(program: tile.TileProgram) -> None:
-    """Raise UserError where a tile spread by rows meets a product, shared or tensor memory, a mask, or fragments."""
+    """Raise UserError where a tile spread by rows meets a product, shared or tensor memory, a mask, or fragments.
+
+    What is spread as second operand is loaded, copied, dequantized and multiplied with, and meets only its like.
+    """
+    _operands(program)
     _column_vectors(program)
     _lanes(program)
     lanes = {register.name: register.row_lanes for register in program.registers if register.spread == "rows"}
@@ -69,4 +75,39 @@ def _column_vectors(program: tile.TileProgram) -> None:
                 f"register tile {min(wrong)!r} is spread by columns; {type(op).__name__} does not take it",
                 where=op.where,
                 hint="such a vector is loaded from shared memory, and a source of elementwise operations",
+            )
+
+
+def _operands(program: tile.TileProgram) -> None:
+    seconds = {register.name for register in program.registers if register.spread == "second"}
+    firsts = {register.name for register in program.registers if register.spread == "first"}
+    for op, _ in walk(program):
+        used = {*register_reads(op), *register_writes(op)}
+        second = op.b.tile if isinstance(op, tile.Mma) and isinstance(op.b, tile.OwnRef) else None
+        found = (used - {second}) & seconds
+        if second is not None and second not in seconds:
+            raise UserError(
+                f"register tile {second!r} is second operand of a product, but not spread so",
+                where=op.where,
+                hint='declare it with spread="second"',
+            )
+        strange = used & firsts if not isinstance(op, tile.LoadShared | tile.Mma) else set()
+        if strange:
+            raise UserError(
+                f"register tile {min(strange)!r} is spread as first operand; {type(op).__name__} does not take it",
+                where=op.where,
+                hint="such tiles are loaded from shared memory and multiplied",
+            )
+        if not found:
+            continue
+        name = min(found)
+        if not isinstance(op, BY_COLUMNS):
+            raise UserError(
+                f"register tile {name!r} is spread as second operand; {type(op).__name__} does not take it",
+                where=op.where,
+            )
+        if used - seconds:
+            raise UserError(
+                f"register tile {name!r} is spread as second operand, {min(used - seconds)!r} is not: no lane has both",
+                where=op.where,
             )

@@ -76,9 +76,11 @@ def register_reads(op: tile.Op) -> tuple[str, ...]:
         return (op.src, op.dst) if op.accumulate else (op.src,)
     if isinstance(op, tile.Elementwise):
         return op.sources
+    if isinstance(op, tile.Dequantize):
+        return (op.src, op.scale, op.zero)
     if isinstance(op, tile.Mma):
         reads = [name for name in (op.a, op.plus if op.accumulate else None) if isinstance(name, str)]
-        reads += [op.b.tile] if isinstance(op.b, tile.PoolRef) else []
+        reads += [op.b.tile] if isinstance(op.b, tile.PoolRef | tile.OwnRef) else []
         adds = isinstance(op.acc, str) and op.accumulate is True and op.plus is None
         return (*reads, str(op.acc)) if adds else tuple(reads)
     return ()
@@ -89,7 +91,7 @@ def register_writes(op: tile.Op) -> tuple[str, ...]:
     if isinstance(op, tile.Mma):
         return tuple(name for name in (op.acc, op.plus) if isinstance(name, str))
     loads = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory
-    writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask | tile.Gate
+    writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask | tile.Gate | tile.Dequantize
     return (op.dst,) if isinstance(op, writers) else ()
 
 

@@ -13,12 +13,13 @@ from heddle.kernels.attention.backward_rows_kernel import CONVERT, GROUP_SUM, PR
 from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2
 from heddle.kernels.gemm.kernel import Gemm
 from heddle.kernels.norm.kernel import RMSNORM
+from heddle.kernels.w4a16.kernel import W4A16
 
 Entry = Kernel[Any] | Composite
 
 KERNELS: dict[str, Kernel[Any]] = {
     kernel.name: kernel
-    for kernel in (ATTENTION, ATTENTION_FA2, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM, Gemm(), RMSNORM)
+    for kernel in (ATTENTION, ATTENTION_FA2, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM, Gemm(), RMSNORM, W4A16)
 }
 """The kernels: one launch each."""
 COMPOSITES: dict[str, Composite] = {}

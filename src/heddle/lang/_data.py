@@ -91,15 +91,17 @@ def _whole(value: Registers, what: str) -> str:
     return _register(value, what)[0]
 
 
-def _second_operand(b: SharedBox | RegisterHandle) -> tile.SharedRef | tile.PoolRef:
-    """Return the reference to b of a product: a box in shared memory, or a pool tensor that all subpartitions read."""
+def _second_operand(b: SharedBox | RegisterHandle) -> tile.SharedRef | tile.PoolRef | tile.OwnRef:
+    """Return the reference to b of a product: a box in shared memory, or registers, the role's own or all's."""
     if not isinstance(b, RegisterHandle):
         return b.ref
+    if b.tile.spread == "second":
+        return tile.OwnRef(tile=b.tile.name, rows=b.tile.rows, cols=b.tile.cols)
     if b.tile.read_by != "all":
         raise UserError(
-            f"b is {b.tile.name!r}; in registers it is a pool tensor that all subpartitions read",
+            f"b is {b.tile.name!r}; in registers it is spread as second, or a pool tensor that all subpartitions read",
             where=caller(),
-            hint='declare it with k.pool(..., read_by="all")',
+            hint='declare it with k.registers(..., spread="second") or k.pool(..., read_by="all")',
         )
     return tile.PoolRef(tile=b.tile.name, rows=b.tile.rows, cols=b.tile.cols)
 
@@ -298,6 +300,19 @@ class DataOps(SyncOps):
         source, col, rows, cols = _register(src, "the source")
         _equal("the source", (rows, cols), (dst.tile.rows, 2 * dst.tile.cols))
         self._emit(tile.Gate(dst=_whole(dst, "the destination"), src=source, src_col=col, where=where))
+
+    def dequantize(
+        self, dst: RegisterHandle, src: RegisterHandle, scale: RegisterHandle, zero: RegisterHandle, *, row: int = 0
+    ) -> None:
+        """Compute dst = (weight - zero) * scale of 4-bit weights, whose rows lie in `src` from `row` on.
+
+        dst [k, n] is fp16; src [k / 8, 4 n] has eight weights of a column in four bytes, the low half of a byte first;
+        `scale` and `zero` [1, n] are fp16. All are spread as second operand.
+        """
+        dst_name, names = _whole(dst, "the destination"), [_whole(t, "a source") for t in (src, scale, zero)]
+        self._emit(
+            tile.Dequantize(dst=dst_name, src=names[0], scale=names[1], zero=names[2], src_row=row, where=caller())
+        )
 
     def row_reduce(
         self,

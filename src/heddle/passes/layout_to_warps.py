@@ -7,6 +7,7 @@ A register tile is spread over all warps of one role. Three layouts exist, by ge
 `rows` (tiles without products): warp w has row w of each band of as many rows as warps, over all its lanes, each with
 eight columns side by side of 256; rows over 16 or 8 lanes lie two or four to a warp, in blocks of 128 or 64 columns.
 `columns` (vectors of one row): every warp has a copy, each lane the columns that it has of an atom, two of eight.
+`second` (second operands in registers and what they are made of): warp w has the columns that it has of the product.
 Where a `fragment` tile only passes from shared to global memory, a lane has 16 bytes of a row at a time instead.
 """
 
@@ -19,6 +20,7 @@ from typing import Literal
 from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import (
+    Dequantize,
     Elementwise,
     Fill,
     Gate,
@@ -28,6 +30,7 @@ from heddle.ir.tile import (
     Mask,
     Mma,
     Op,
+    OwnRef,
     PoolRef,
     RegisterTile,
     RoleBody,
@@ -49,7 +52,7 @@ OLDER = {"sm_90": ("sm_80",)}  # what a machine runs besides code for itself: it
 ATOM_ROWS, ATOM_COLS = 16, 8  # accumulator atom of mma.sync and wgmma (PTX ISA)
 ATOM_LANE_COLS = 2  # columns of an atom that a lane has (PTX ISA, matrix fragments)
 LANE_COLS = 8  # of the layout `rows`: columns of a lane side by side, 16 bytes of a 16-bit type
-Kind = Literal["fragment", "group", "lane", "rows", "columns"]
+Kind = Literal["fragment", "group", "lane", "rows", "columns", "second"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +94,8 @@ class WarpLayout:
             row=index * self.row_step,
             rows=self.rows,
             cols=self.cols,
-            rank_row=self.rows if self.tile.rows > 1 else 0,
-            rank_col=self.cols if grid_cols > 1 and self.tile.cols > 1 else 0,
+            rank_row=self.rows if self.tile.rows > 1 and self.kind != "second" else 0,
+            rank_col=self.cols if grid_cols > 1 and self.tile.cols > 1 and self.tile.spread != "first" else 0,
             rank_cols=grid_cols,
         )
 
@@ -142,6 +145,13 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
         return _whole_rows(tile, where)
     if tile.spread == "columns":
         return _column_vector(tile, architecture, where)
+    if tile.spread == "second":
+        return _second_operand(tile, where)
+    if tile.spread == "first":  # every warp of a row has all columns
+        whole = layout(
+            replace(tile, warp_grid=(grid_rows, 1), spread="fragments"), _warps(role, grid_rows), "sm_80", where
+        )
+        return replace(whole, tile=tile, warps=grid_rows * grid_cols)
     kind: Kind = "fragment"
     if architecture == "sm_90" and grid_cols == 1 and grid_rows % 4 == 0:
         kind = "group"
@@ -165,6 +175,10 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
     return WarpLayout(
         tile=tile, kind=kind, warps=grid_rows * grid_cols, rows=rows, cols=cols, bands=bands, band_registers=registers
     )
+
+
+def _warps(role: RoleBody, count: int) -> RoleBody:
+    return replace(role, warps=count)
 
 
 def _whole_rows(tile: RegisterTile, where: SourceLocation | None) -> WarpLayout:
@@ -206,6 +220,30 @@ def _column_vector(tile: RegisterTile, architecture: str, where: SourceLocation 
     return WarpLayout(tile=tile, kind="columns", warps=warps, rows=1, cols=tile.cols, bands=1, band_registers=registers)
 
 
+def _second_operand(tile: RegisterTile, where: SourceLocation | None) -> WarpLayout:
+    """The layout of a tile of which each warp has some columns; a lane has those of its row of an atom of b."""
+    cols = tile.cols // tile.warp_grid[1]
+    size = dtype_bytes(tile.dtype, where)
+    sharing = LANES // ATOM_COLS if tile.rows == 1 else 1  # lanes that have the same column of an atom
+    total = tile.rows * cols * size * sharing
+    if total % (LANES * REGISTER_BYTES) or cols % ATOM_COLS:
+        raise UserError(
+            f"register tile {tile.name} of {tile.rows} x {tile.cols} gives {cols} columns to a warp; its {LANES} lanes "
+            "cannot share them evenly",
+            where=where,
+            hint="use wider tiles or fewer warps along the columns",
+        )
+    return WarpLayout(
+        tile=tile,
+        kind="second",
+        warps=tile.warp_grid[0] * tile.warp_grid[1],
+        rows=tile.rows,
+        cols=cols,
+        bands=1,
+        band_registers=total // (LANES * REGISTER_BYTES),
+    )
+
+
 def _passing(role: RoleBody) -> set[str]:
     """Names of the register tiles that are loaded from shared memory, stored to global memory and not used else."""
     uses: dict[str, set[type[Op]]] = {}
@@ -234,6 +272,8 @@ def _names(op: Op) -> tuple[str, ...]:
             return (name,)
         case RowReduce(dst=dst, src=src) | Gate(dst=dst, src=src):
             return (dst, src)
+        case Dequantize(dst=dst, src=src, scale=scale, zero=zero):
+            return (dst, src, scale, zero)
         case TakeToken(tile=name):
             return (name,)
         case Elementwise(dst=name, sources=sources):
@@ -241,6 +281,6 @@ def _names(op: Op) -> tuple[str, ...]:
         case FirstFragments(mma=mma) | PipelinedMma(mma=mma):
             return _names(mma)
         case Mma(acc=acc, a=a, b=b, plus=plus):
-            second = b.tile if isinstance(b, PoolRef) else None
+            second = b.tile if isinstance(b, PoolRef | OwnRef) else None
             return tuple(name for name in (acc, a, second, plus) if isinstance(name, str))
     return ()

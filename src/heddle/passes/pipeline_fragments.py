@@ -84,7 +84,7 @@ def _parts(op: Op) -> _Parts | None:
     match op.body:
         case (CpAsyncWait() as wait, Sync() as sync, *middle, Mma() as mma, Advance() as advance):
             rings = {ref.ring for ref in (mma.a, mma.b) if isinstance(ref, SharedRef)}
-            if isinstance(mma.a, SharedRef) and rings == set(advance.rings):
+            if isinstance(mma.a, SharedRef) and isinstance(mma.b, SharedRef) and rings == set(advance.rings):
                 return _Parts(op, wait, sync, tuple(middle), mma, advance)
     return None
 

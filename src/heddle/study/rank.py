@@ -42,7 +42,7 @@ class _Bound:
         self.items = dict(zip(program.work.attributes, program.work.items.T, strict=True))
         self.count = len(program.work.items)
         self.dtypes = {tile.name: tile.dtype for tile in program.shared}
-        self.dtypes |= {tile.name: tile.dtype for tile in program.pool}
+        self.dtypes |= {tile.name: tile.dtype for tile in (*program.registers, *program.pool)}
         self.rows = {tile.name: tile.rows for tile in (*program.registers, *program.pool)}
         self.matrix: Cycles = np.zeros(self.count)
         self.loads: Cycles = np.zeros(self.count)

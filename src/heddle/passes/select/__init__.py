@@ -15,6 +15,7 @@ from heddle.passes.layout_to_warps import LaidOut
 from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
 from heddle.passes.select import (
     bulk,
+    dequantize,
     elementwise,
     fiber,
     fiber_hmma,
@@ -23,7 +24,7 @@ from heddle.passes.select import (
     gate,
     paths,
     sm_80,
-    sm_80_stream,
+    sm_80_own,
     sm_90,
     sm_100,
     sm_100_vector,
@@ -68,7 +69,13 @@ BULK: dict[type[t.Op], Handler] = {
     t.ClusterSync: synchronisation.lower_cluster_sync,
 }
 GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
-    "sm_80": {**COMMON, t.Mma: sm_80_stream.lower_mma, FirstFragments: sm_80.lower_first_fragments},
+    "sm_80": {
+        **COMMON,
+        t.Mma: sm_80_own.lower_mma,
+        t.LoadShared: sm_80_own.lower_load_shared,
+        t.Dequantize: dequantize.lower_dequantize,
+        FirstFragments: sm_80.lower_first_fragments,
+    },
     "sm_90": {
         **COMMON,
         **BULK,

@@ -193,7 +193,7 @@ def _width(layout: WarpLayout, element_bytes: int) -> int:
         return 1
     return (
         VECTOR_REGISTERS
-        if layout.kind in ("lane", "rows") or layout.passing
+        if layout.kind in ("lane", "rows", "second") or layout.passing
         else max(1, 2 * element_bytes // REGISTER_BYTES)
     )
 

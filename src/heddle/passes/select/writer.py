@@ -29,9 +29,24 @@ FRAGMENT_ROW_LANES = 4
 """Lanes that share a row of a fragment (PTX ISA, matrix fragments)."""
 
 
+SECOND_OPERAND_REGISTERS = 2
+"""Of one mma.sync: 16 x 8 elements of 16 bit (PTX ISA)."""
+WIDEST_ACCESS_REGISTERS = 4
+"""Of a lane: 16 bytes."""
+
+
+def column_value_registers(layout: WarpLayout) -> int:
+    """Registers of one value of a tile spread as second operand: that of a product, or what one load brings."""
+    if layout.tile.dtype in ("fp16", "bf16") and layout.tile.rows > 1:
+        return SECOND_OPERAND_REGISTERS
+    count = layout.band_registers
+    return next(width for width in (WIDEST_ACCESS_REGISTERS, 2, 1) if count % width == 0)
+
+
 def _copied(tile: RegisterTile) -> bool:
-    """Whether warps have copies of the same elements: a row vector, or a column of warps side by side."""
-    return (tile.spread != "fragments" and tile.rows == 1) or (tile.cols == 1 and tile.warp_grid[1] > 1)
+    """Whether warps have copies of the same elements: a row vector, operands, or one column for warps side by side."""
+    vector = tile.spread != "fragments" and tile.rows == 1
+    return vector or tile.spread in ("first", "second") or (tile.cols == 1 and tile.warp_grid[1] > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +137,11 @@ class RoleWriter:
             return self.tables.pool_values(name, layout.bands, layout.band_registers, align)
         if name not in self._tiles:
             layout = self.layout(name)
+            if layout.kind == "second":
+                count = column_value_registers(layout)
+                many = layout.band_registers // count
+                self._tiles[name] = tuple(self.value(f"{name}.{i}", count, tile=name) for i in range(many))
+                return self._tiles[name]
             atoms = 1
             if layout.kind == "fragment" and layout.cols > 1:
                 wide = 16 if dtype_bytes(layout.tile.dtype) == 2 and layout.cols % 16 == 0 else 8  # an A operand

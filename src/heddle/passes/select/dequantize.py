@@ -1,0 +1,57 @@
+"""4-bit weights to fp16, as compilers emit it for eight weights of a word: 17 instructions, none of them a conversion.
+
+A nibble or-ed into the mantissa of 1024 is 1024 + weight, one that stands four bits higher 1024 + 16 weight. So with
+two masks, and once more after a shift by 8, one LOP3 gives a pair; an addition, or a multiplication by 1/16 in the same
+step, takes 1024 away; the zero point and the scale of the column follow. (Four of each in two shapes: 4 LOP3, SHF, 2 of
+HADD2 and HFMA2, then 4 HADD2 and 4 HMUL2.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from heddle.errors import UserError
+from heddle.ir.tile import CODE_WEIGHTS, Dequantize
+from heddle.passes.draft import Operand
+from heddle.passes.select.writer import RoleWriter
+
+STEP_ROWS = 16
+"""Of the summed extent that one mma.sync takes; a word of a lane serves two of its second operands there."""
+
+
+def lower_dequantize(writer: RoleWriter, op: Dequantize) -> None:
+    """Unpack word by word, in the order of the products; one effect for all."""
+    target, source = writer.layout(op.dst), writer.layout(op.src)
+    if target.kind != "second" or target.tile.rows % STEP_ROWS:
+        raise UserError(
+            f"{op.dst} of {target.tile.rows} rows is no second operand that steps of {STEP_ROWS} divide",
+            where=writer.where,
+        )
+    words = writer.tile_registers(op.src)
+    first = len(words) * op.src_row // source.rows
+    operands = writer.tile_values(op.dst)
+    scales, zeros = writer.tile_registers(op.scale), writer.tile_registers(op.zero)
+    blocks = len(operands) // (target.rows // STEP_ROWS)  # operands of one step: eight columns each
+    for number in range(len(operands) // 2):
+        pair = operands[2 * number : 2 * number + 2]
+        registers = [part for value in pair for part in (Operand(value, 0), Operand(value, 1))]
+        column = 2 * number % blocks // 2  # a register holds the values of two columns of a lane
+        unpack(writer, words[first + number], registers, zeros[column], scales[column])
+    reads = [writer.tile_band(name, 0) for name in (op.src, op.scale, op.zero)]
+    reads[0] = replace(reads[0], row=op.src_row, rows=target.rows // CODE_WEIGHTS)
+    writer.attach_effect(writer.effect("dequantize", reads, [writer.tile_band(op.dst, 0)]))
+
+
+def unpack(writer: RoleWriter, word: Operand, targets: list[Operand], zero: Operand, scale: Operand) -> None:
+    """The eight weights of a register into four registers of two."""
+    magic = writer.kept("weights.magic", file="vector", op="MOV")
+    sixteenth = writer.kept("weights.sixteenth", file="vector", op="MOV")
+    upper = writer.scalar("SHF", word, name="upper")
+    for index, dst in enumerate(targets):
+        pair = writer.scalar("LOP3", upper if index // 2 else word, magic, name="pair")
+        if index % 2:
+            plain = writer.scalar("HFMA2", pair, sixteenth, name="weights")
+        else:
+            plain = writer.scalar("HADD2", pair, name="weights")
+        moved = writer.scalar("HADD2", plain, zero, name="moved")
+        writer.emit("HMUL2", dst, (moved, scale))

@@ -1,0 +1,142 @@
+"""Are products with quantised weights right, with the instructions of compiled code, and what is wrong refused?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heddle import pipeline
+from heddle.errors import UserError
+from heddle.interp._arithmetic import dequantized
+from heddle.ir.tile import TileProgram
+from heddle.ir.tile_parser import parse_program
+from heddle.ir.tile_printer import print_program
+from heddle.kernels.registry import find_kernel
+from heddle.kernels.w4a16.reference import packed
+from heddle.kernels.w4a16.shape import W4Config
+from heddle.lang import Builder, RegisterHandle, kernel
+from heddle.machine import machine
+from heddle.study.checks import check
+from heddle.study.requests import request
+
+COMPILED = {
+    "HMMA": 128,
+    "HADD2": 96,
+    "LOP3": 64,
+    "HMUL2": 64,
+    "HFMA2": 32,
+    "LDSM": 16,
+    "SHF": 16,
+    "LDGSTS": 4,
+}
+"""Main loop of an AWQ-like kernel of 64 x 256 x 64 and four warps, compiled with CUDA 13.0 for sm_80, a stage of A."""
+COMPILED_IN_ALL = 484
+MARGIN = 0.15
+TILE = W4Config(tile_m=64, tile_n=256, stages=3, warps=4)
+SMALL = {"tile_m": 32, "tile_n": 128, "stages": 3, "warps": 4, "split_k": 1}
+
+
+def main_loop(config: W4Config, **params: Any) -> list[str]:
+    """Return the opcodes of the loop over groups."""
+    sizes = {"m": 512, "n": 512, "k": 1024, **params}
+    program = pipeline.compile_kernel("w4a16", machine("a100"), sizes, config)
+    first, last = next((row.target, pc) for pc, row in enumerate(program.instructions) if row.op == "LOOP")
+    return [row.op for row in program.instructions[first or 0 : last + 1]]
+
+
+@pytest.mark.parametrize("mode", ["simt", "cuda-native"])
+def test_odd_sizes_are_right(mode: str) -> None:
+    row = check(request("w4a16", "a100", mode=mode, texts={**SMALL, "m": 70, "n": 136, "k": 384}))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+@pytest.mark.parametrize("params", [{"m": 1, "k": 1024, "split_k": 4}, {"m": 33, "k": 256, "group": 64}], ids=str)
+def test_small_batches_groups_and_slices_are_right(params: dict[str, int]) -> None:
+    row = check(request("w4a16", "a100", texts={**SMALL, "n": 264, **params}))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_main_loop_against_the_compiled_one() -> None:
+    loop = main_loop(TILE)
+    stages = TILE.stages - 1  # of a group of 128, in the body of the loop
+    mix = Counter(loop)
+    for op, count in COMPILED.items():
+        assert mix[op] == pytest.approx(stages * count, rel=MARGIN), op
+    assert len(loop) == pytest.approx(stages * COMPILED_IN_ALL, rel=MARGIN)
+    assert mix["LDG"] == 4 * stages + 2  # compiled: scales and zero points for every stage, not once for a group
+
+
+def test_weights_are_unpacked_once_for_a_tile() -> None:
+    """17 instructions for the eight weights of a word, whatever the rows of the tile."""
+    few, many = (Counter(main_loop(W4Config(tile_m=m, tile_n=128, stages=3, warps=4))) for m in (32, 128))
+    assert few["HMUL2"] == many["HMUL2"] == 4 * 128 * 128 // 8 // 32 // 4
+
+
+def test_reference_and_interpreter_agree_on_the_packing() -> None:
+    weights = np.random.default_rng(1).integers(0, 16, (32, 6), dtype=np.uint8)
+    one, none = np.ones((1, 6), np.float32), np.zeros((1, 6), np.float32)
+    assert np.array_equal(dequantized(packed(weights).astype(np.float32), one, none), weights)
+
+
+def test_text_of_a_program_is_read_back() -> None:
+    program = pipeline.tile_program("w4a16", machine("a100"), {"m": 64, "n": 256, "k": 256}, TILE)
+    assert parse_program(print_program(program)) == program
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"k": 1000}, "no multiple of the group"),
+        ({"n": 100}, "columns in steps of 8"),
+        ({"stages": 2, "tile_m": 64, "tile_n": 256, "warps": 4}, "groups of 128 end with them"),
+        ({"split_k": 9, "tile_m": 64, "tile_n": 256, "warps": 4, "stages": 3, "k": 1024}, "groups to a slice"),
+        ({"tile_m": 128, "tile_n": 256, "warps": 4, "stages": 3}, "registers a thread"),
+        ({"tile_m": 16, "tile_n": 200, "warps": 4, "stages": 3}, "16 columns or a multiple"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_run_is_refused_by_name(params: dict[str, int], text: str) -> None:
+    kernel_, a100 = find_kernel("w4a16"), machine("a100")
+    sizes = {name: value for name, value in params.items() if name in {"m", "n", "k"}}
+    fields = {name: value for name, value in params.items() if name not in sizes}
+    config = W4Config(**{"tile_m": 64, "tile_n": 256, "stages": 3, "warps": 4, "split_k": 1, **fields})
+    with pytest.raises(UserError, match=text):
+        kernel_.build(a100, sizes, config)
+
+
+def _filled(k: Builder, weights: RegisterHandle, packed_: RegisterHandle) -> None:
+    k.fill(weights)
+
+
+def _mixed(k: Builder, weights: RegisterHandle, packed_: RegisterHandle) -> None:
+    other = k.registers("other", (16, 128), "fp16", warps=(1, 4))
+    k.elementwise("copy", other, packed_)
+
+
+def _wrong_shape(k: Builder, weights: RegisterHandle, packed_: RegisterHandle) -> None:
+    scale = k.registers("s", (1, 64), "fp16", warps=(1, 4), spread="second")
+    k.dequantize(weights, packed_, scale, scale)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [(_filled, "Fill does not take it"), (_mixed, "a source is"), (_wrong_shape, "'s' is 1 x 64")],
+)
+def test_misuse_of_tiles_spread_as_second_operand_is_refused(body: Any, text: str) -> None:
+    with pytest.raises(UserError, match=text):
+        _built(body)
+
+
+def _built(body: Any) -> TileProgram:
+    @kernel
+    def small(k: Builder) -> None:
+        k.work_items({"row": [0]}, clusters=1)
+        weights = k.registers("w", (16, 128), "fp16", warps=(1, 4), spread="second")
+        words = k.registers("q", (2, 512), "uint8", warps=(1, 4), spread="second")
+        with k.role("worker", warps=4, registers=64):
+            body(k, weights, words)
+
+    return small.build("sm_80")
