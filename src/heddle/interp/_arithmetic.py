@@ -82,20 +82,20 @@ def gated(x: Values) -> Values:
     return result
 
 
-<<<<<<< HEAD
 def _rotate(x: Values, y: Values) -> Values:
     """Return x * y as complex numbers, of which columns 2i and 2i + 1 are the parts."""
     real, imaginary, cosine, sine = x[:, ::2], x[:, 1::2], y[:, ::2], y[:, 1::2]
     parts = (real * cosine - imaginary * sine, real * sine + imaginary * cosine)
     result: Values = np.stack(parts, axis=2).reshape(x.shape)
-=======
+    return result
+
+
 def dequantized(codes: Values, scale: Values, zero: Values) -> Values:
     """Return (weight - zero) * scale [8 r, n] of `codes` [r, 4 n]: eight 4-bit weights of a column in four bytes."""
     octets = codes.astype(np.uint8).reshape(codes.shape[0], -1, CODE_COLUMNS)
     weights = np.stack([octets % 16, octets // 16], axis=3).reshape(codes.shape[0], -1, CODE_WEIGHTS)
     plain = weights.transpose(0, 2, 1).reshape(codes.shape[0] * CODE_WEIGHTS, -1).astype(np.float32)
     result: Values = (plain - zero) * scale
->>>>>>> 3aee9a0 (W4A16 GEMM: AWQ on A100, with register tiles spread by columns and 4-bit weights unpacked as compiled code does it)
     return result
 
 
