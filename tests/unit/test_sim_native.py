@@ -129,7 +129,7 @@ def test_compiled_code_goes_to_the_next_directory_if_the_first_cannot_be_written
 def test_compiled_code_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heddle.sim.native.build.cache_directories", lambda: [tmp_path])
     build_unit("kept", (division,), [Path(__file__)])
-    monkeypatch.setattr("heddle.sim.native.build.module_text", lambda entries: "this does not compile")
+    monkeypatch.setattr("heddle.sim.native.build.module_text", lambda entries, profile: "this does not compile")
     assert build_unit("kept", (division,), [Path(__file__)])["division"](7, 2) == 3001
 
 

@@ -28,6 +28,8 @@ ENTRIES = (
     memory_play.settle,
 )
 
+PROFILE = Path(__file__).parent / "core" / "profile.txt"  # written by benchmarks/profile_core.py
+
 
 class Core:
     """The functions of the core that the rest of `heddle.sim` calls."""
@@ -52,7 +54,7 @@ def load_core(engine: str) -> Core:
     from heddle.sim.native import build_unit  # loads LLVM, which only a simulation needs
 
     sources = sorted((Path(__file__).parent / "core").glob("*.py"))
-    return Core(dict(build_unit("core", ENTRIES, sources)))
+    return Core(dict(build_unit("core", ENTRIES, sources, PROFILE)))
 
 
 def set_policy(state: NDArray[np.int64], engine: str, scheduler: Policy) -> UserPolicy | None:

@@ -4,6 +4,6 @@ The core uses a tiny part of Python: 64-bit integers, loads and stores in flat i
 calls. Why not Numba: docs/decisions/0005-core-compiled-as-one-module.md.
 """
 
-from heddle.sim.native.build import NativeFunction, build_unit, compile_function
+from heddle.sim.native.build import NativeFunction, build_counting, build_unit, compile_function
 
-__all__ = ["NativeFunction", "build_unit", "compile_function"]
+__all__ = ["NativeFunction", "build_counting", "build_unit", "compile_function"]

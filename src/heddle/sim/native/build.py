@@ -20,19 +20,12 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from heddle.errors import InternalError
-from heddle.sim.native.expressions import INTRINSICS
-from heddle.sim.native.source import Source, parameters_of, read, read_integers, symbol_of
-from heddle.sim.native.statements import Statements
+from heddle.sim.native.module import counting_text, module_text
+from heddle.sim.native.profile import COUNTERS, Counts, read_profile
+from heddle.sim.native.source import parameters_of, read, read_integers, symbol_of
 
 OPTIMIZATION = 3
 INLINING_THRESHOLD = 1000  # LLVM's measure; what issues an instruction has two callers, for SIMT and FIBER, and is hot
-DECLARATIONS = [
-    *(f"declare i64 @{name}(i64, i64)" for name in INTRINSICS.values()),
-    "declare i64 @llvm.cttz.i64(i64, i1)",
-    "declare i64 @llvm.ctlz.i64(i64, i1)",
-    "declare i64 @llvm.ctpop.i64(i64)",
-    "declare i64 @llvm.fshr.i64(i64, i64, i64)",
-]
 
 
 class NativeFunction:
@@ -57,21 +50,6 @@ def _plain_argument(argument: Any) -> int:
     return int(argument)
 
 
-def module_text(entries: Sequence[Source]) -> str:
-    """Return the LLVM text of the entries and everything that they call."""
-    exported = {entry.symbol for entry in entries}
-    waiting = list(entries)
-    texts: dict[str, str] = {}
-    while waiting:
-        source = waiting.pop()
-        if source.symbol in texts:
-            continue
-        statements = Statements(source)
-        texts[source.symbol] = statements.function(exported=source.symbol in exported)
-        waiting.extend(read(function) for function in statements.expressions.called.values())
-    return "\n\n".join([*DECLARATIONS, *(texts[name] for name in sorted(texts))])
-
-
 def _target_machine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -80,8 +58,8 @@ def _target_machine() -> Any:
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
         opt=OPTIMIZATION,
-        codemodel="jitdefault",
-        jit=True,
+        reloc="pic",
+        codemodel="small",  # calls within the one section of code; what is outside is called through stubs in it
     )
 
 
@@ -148,22 +126,48 @@ def _link(code: bytes, machine: Any) -> Any:
 
 
 def build_unit(
-    name: str, functions: Sequence[Callable[..., Any]], sources: Sequence[Path]
+    name: str, functions: Sequence[Callable[..., Any]], sources: Sequence[Path], profile: Path | None = None
 ) -> dict[str, NativeFunction]:
     """Compile Python functions, or load them from the cache, and return them by name.
 
-    `sources` are the files whose change makes the cache stale. Raises InternalError for what the compiler does not
-    know.
+    `sources` are the files whose change makes the cache stale; `profile` is a file of `native.profile`. Raises
+    InternalError for what the compiler does not know.
     """
     entries = [function for function in functions if isinstance(function, FunctionType)]
     machine = _target_machine()
-    file = f"{name}-{_key(entries, sources)}.o"
+    file = f"{name}-{_key(entries, [*sources, *([profile] if profile else [])])}.o"
     code = _load(file)
     if code is None:
-        code = compile_object(module_text([read(entry) for entry in entries]), machine)
+        counts = read_profile(profile) if profile else {}
+        code = compile_object(module_text([read(entry) for entry in entries], counts), machine)
         _save(file, code)
     engine = _link(code, machine)
     return {entry.__name__: _native(engine, entry) for entry in entries}
+
+
+def build_counting(
+    functions: Sequence[Callable[..., Any]],
+) -> tuple[dict[str, NativeFunction], Callable[[], list[tuple[str, str, Counts]]]]:
+    """Compile Python functions so that they count their branches; return them, and what reads symbol, digest, counts.
+
+    Slower than `build_unit`, and not kept. For the tool that writes a profile.
+    """
+    entries = [function for function in functions if isinstance(function, FunctionType)]
+    machine = _target_machine()
+    text, counted = counting_text([read(entry) for entry in entries])
+    engine = _link(compile_object(text, machine), machine)
+    length = max(each.first + 1 + 2 * each.branches for each in counted)
+    counters = (ctypes.c_int64 * length).from_address(engine.get_global_value_address(COUNTERS))
+
+    def counts() -> list[tuple[str, str, Counts]]:
+        rows = []
+        for each in counted:
+            pairs = range(each.first + 1, each.first + 1 + 2 * each.branches, 2)
+            branches = tuple((counters[at], counters[at + 1]) for at in pairs)
+            rows.append((each.symbol, each.digest, Counts(counters[each.first], branches)))
+        return rows
+
+    return {entry.__name__: _native(engine, entry) for entry in entries}, counts
 
 
 def _native(engine: Any, entry: FunctionType) -> NativeFunction:
@@ -181,5 +185,5 @@ def compile_function(function: Callable[..., int]) -> NativeFunction:
         raise InternalError(f"{function!r} is not a Python function")
     source = read_integers(function)
     machine = _target_machine()
-    engine = _link(compile_object(module_text([source]), machine), machine)
+    engine = _link(compile_object(module_text([source], {}), machine), machine)
     return NativeFunction(engine, function, [False] * len(source.parameters), True)

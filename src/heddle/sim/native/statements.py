@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from heddle.sim.native.expressions import Expressions, type_of
+from heddle.sim.native.profile import Counts
 from heddle.sim.native.source import Source
 from heddle.sim.native.writer import Writer
 
@@ -17,8 +18,11 @@ def is_cold(tree: ast.FunctionDef) -> bool:
 class Statements:
     """Lower the body of one function."""
 
-    def __init__(self, source: Source) -> None:
-        self.source, self.out = source, Writer()
+    def __init__(self, source: Source, counts: Counts | None = None, counter: int | None = None) -> None:
+        self.source, self.out = source, Writer(counts, counter)
+        self._mark = "" if counts is None else counts.mark()
+        if counter is not None:
+            self.out.count(0)
         self.expressions = Expressions(source, self.out)
         self._loops: list[tuple[str, str]] = []  # (where continue goes, where break goes)
 
@@ -33,9 +37,10 @@ class Statements:
             out.finish(("ret void", "ret i64 -1")[source.results] if source.results < 2 else "unreachable")
         kinds = [f"ptr noalias %a.{name}" if array else f"i64 %a.{name}" for name, array in source.parameters]
         linkage = "" if exported else "internal "
-        attributes = "nounwind cold noinline" if is_cold(source.tree) else "nounwind"
+        # no tables of jumps, and one section: nothing is too far away for the small code model
+        attributes = '"no-jump-tables"="true" nounwind' + (" cold noinline" if is_cold(source.tree) else "")
         head = f'define {linkage}{type_of(source.results)} @"{source.symbol}"({", ".join(kinds)})'
-        return out.text(f"{head} {attributes}")
+        return out.text(f'{head} {attributes} section ".text"{self._mark}')
 
     def block(self, body: list[ast.stmt]) -> None:
         """Lower statements one after the other."""

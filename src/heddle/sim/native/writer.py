@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from heddle.sim.native.profile import COUNTERS, Counts
+
 
 class Writer:
     """The text of a function under construction. Values are LLVM operands (`%7` or `42`), all of type i64 or i1."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counts | None = None, counter: int | None = None) -> None:
+        """`counts`: the profile of the function; `counter`: number of its first counter if it is to count branches."""
+        self._counts, self._counter = counts, counter
+        self.branches = 0  # conditional ones so far
         self._entry: list[str] = []
         self._lines: list[str] = []
         self._count = 0
@@ -56,8 +61,20 @@ class Writer:
 
     def branch(self, condition: str, then: str, otherwise: str) -> None:
         """End the block with a conditional jump."""
-        self.line(f"br i1 {condition}, label %{then}, label %{otherwise}")
+        if self._counter is not None:
+            self.count(1 + 2 * self.branches, condition)
+        weights = self._counts.weights(self.branches) if self._counts is not None else ""
+        self.branches += 1
+        self.line(f"br i1 {condition}, label %{then}, label %{otherwise}{weights}")
         self.ended = True
+
+    def count(self, number: int, condition: str = "false") -> None:
+        """Count in one of the function's counters, or if the condition holds in the one after it."""
+        assert self._counter is not None
+        place = self.value(f"add i64 {self._counter + number}, {self.value(f'zext i1 {condition} to i64')}")
+        place = self.value(f"getelementptr i64, ptr @{COUNTERS}, i64 {place}")
+        more = self.value(f"add i64 {self.value(f'load i64, ptr {place}')}, 1")
+        self.line(f"store i64 {more}, ptr {place}")
 
     def finish(self, text: str) -> None:
         """End the block with a return."""
