@@ -58,6 +58,11 @@ def test_a_gain_far_from_the_papers_has_a_reason(speedup: float, base: float, wh
     assert limit(compared(tensor=0.97, use=0.96, speedup=speedup, base=base))["paper"] == why
 
 
+def test_a_gain_below_the_papers_without_a_full_unit_has_the_waits_as_its_reason() -> None:
+    why = limit(compared(tensor=0.8, use=0.8, speedup=1.2, base=0.5))["paper"]
+    assert why == "no unit saturated (tensor 80.0 %); waits: dispatch_stall 30.0 %, pool_empty 10.0 %"
+
+
 def test_without_a_fiber_kernel_the_reason_is_why_there_is_none() -> None:
     row = compared(tensor=0.9, use=0.9, speedup=1.0, base=0.5, fiber=None, absent={"fiber": "no kernel"})
     assert limit(row)["text"] == "no kernel"

@@ -81,4 +81,8 @@ def _against_the_paper(row: Row, found: Mapping[str, Any]) -> str:
         return f"the baseline uses {base} of the tensor cores here"
     if ceiling < paper:
         return f"above the ceiling of {ceiling:.2f}: the baseline uses {base} of the tensor cores already"
-    return f"{found['unit']} {percent(found['share'])}" if found["saturated"] else "no unit saturated"
+    busiest = f"{found['unit']} {percent(found['share'])}"
+    if found["saturated"]:
+        return busiest
+    waits = ", ".join(f"{name} {percent(share)}" for name, share in found["stalls"].items())
+    return f"no unit saturated ({busiest}); waits: {waits}"

@@ -23,9 +23,10 @@ def figures() -> Mapping[str, Any]:
 def figure(kernel: str, architecture: str, params: Mapping[str, Any]) -> Figure:
     """Return the paper's figure for a question (`speedup`, `where`), empty where the paper has none."""
     if kernel == "gemm":  # a gated one is a part of an FFN, and the paper has a figure of the whole only
-        found: Figure = figures()["gemm"]["projection"].get(architecture, {}) if params["epilogue"] == "none" else {}
+        gated = params["epilogue"] == "silu_mul"
+        found: Figure = {} if gated else figures()["gemm"]["projection"].get(architecture, {})
         return found
-    if kernel != "attention" or not _at_the_papers_size(params):
+    if kernel != "attention" or params.get("direction", "fwd") != "fwd" or not _at_the_papers_size(params):
         return {}
     found = figures()["attention"].get(heads(params), {}).get(architecture, {})
     return found
