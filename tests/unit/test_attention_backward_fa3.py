@@ -26,6 +26,7 @@ def problem(**sizes: Any) -> AttentionProblem:
         {"heads_q": 1, "seqlen_q": 100, "seqlen_kv": 130},
         {"heads_q": 2, "heads_kv": 1, "seqlen_q": 70, "seqlen_kv": 129, "causal": 1, "dtype": "bf16"},
         {"heads_q": 1, "seqlen_q": 300, "seqlen_kv": 140, "causal": 1, "head_dim": 64},
+        {"heads_q": 1, "seqlen_q": 130, "seqlen_kv": 100, "release": 1, "tile_m": 64},
         pytest.param({"heads_q": 4, "heads_kv": 2, "seqlen_q": 97, "seqlen_kv": 257}, marks=pytest.mark.slow),
         pytest.param({"seqlen_q": 333, "seqlen_kv": 100, "causal": 1}, marks=pytest.mark.slow),
         pytest.param({"seqlen_q": 512, "dtype": "bf16"}, marks=pytest.mark.slow),
@@ -90,6 +91,8 @@ def test_causal_tiles_go_block_by_block_over_a_section_of_heads() -> None:
         ({"tile_m": 80, "dq": "rows"}, "tile_m is a multiple of 128, got 80"),
         ({"tile_n": 64}, "tile_n is 64 keys for each of 2 warp groups; got 64"),
         ({"head_dim": 64, "dq": "columns"}, "head_dim is 64"),
+        ({"release": 1, "causal": 1}, "release = 1 had no causal mask"),
+        ({"release": 2}, "release must be 0 or 1, got 2"),
     ],
 )
 def test_what_the_kernel_cannot_run_is_refused(sizes: dict[str, Any], text: str) -> None:

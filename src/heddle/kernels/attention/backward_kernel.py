@@ -54,6 +54,7 @@ TILE = (
     TileParameter("tile_m", int, "queries of one step", "multiples of 16; with dq columns of 64, with dq rows of 128"),
     TileParameter("tile_n", int, "keys that a CTA keeps", "128"),
     TileParameter("dq", str, "how the warp groups divide the product for dQ", "swapped, columns, rows"),
+    TileParameter("release", int, "fa3: 1 is the schedule of the first release, 0 the present one", "0, 1"),
 )
 """What the fields of the configurations may be, for people."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_backward_config import GROUPS, REGISTERS, Fa3BackwardConfig
 from heddle.kernels.attention.sm90_backward_consumer import Consumer
+from heddle.kernels.attention.sm90_backward_first import FirstRelease, add_dq_first, load_first
 from heddle.kernels.attention.sm90_backward_memory import GROUP_WARPS, Memory
 from heddle.kernels.attention.sm90_backward_producer import add_dq, load
 from heddle.lang import Builder, kernel
@@ -21,11 +22,15 @@ def attention_bwd_fa3(
     producer_registers, consumer_registers = REGISTERS
     for group in range(GROUPS):
         with k.role(f"consumer{group}", warps=GROUP_WARPS, registers=consumer_registers):
-            Consumer(k, problem, config, memory, group, items).run()
+            consumer = FirstRelease if config.release == 1 else Consumer
+            consumer(k, problem, config, memory, group, items).run()
     with k.role("loader", warps=1, registers=producer_registers):
-        load(k, config, memory, any(items["more"]))
+        if config.release == 1:
+            load_first(k, config, memory)
+        else:
+            load(k, config, memory, any(items["more"]))
     with k.role("adder", warps=1, registers=producer_registers):
-        add_dq(k, config, memory)
+        (add_dq_first if config.release == 1 else add_dq)(k, config, memory)
 
 
 def backward_flops(problem: AttentionProblem) -> int:

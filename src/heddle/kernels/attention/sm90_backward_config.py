@@ -32,16 +32,18 @@ Products = Literal["swapped", "columns", "rows"]
 class Fa3BackwardConfig:
     """How the problem is cut: a CTA keeps `tile_n` keys of a query head and goes through its queries, `tile_m` a step.
 
-    `dq`: how the warp groups divide the product for dQ.
+    `dq`: how the warp groups divide the product for dQ. `release` 1 is the schedule of July 2024, 0 the present one.
     """
 
     tile_m: int
     tile_n: int
     dq: Products
+    release: int = 0
 
     def label(self) -> str:
         """Return a short name, as in `fa3-bwd 80x128 g2 s2 dq-swapped launch`."""
-        return f"fa3-bwd {self.tile_m}x{self.tile_n} g{GROUPS} s{STAGES} dq-{self.dq} launch"
+        release = f" release{self.release}" if self.release else ""
+        return f"fa3-bwd {self.tile_m}x{self.tile_n} g{GROUPS} s{STAGES} dq-{self.dq}{release} launch"
 
 
 def fa3_backward_config(problem: AttentionProblem, machine: Machine) -> Fa3BackwardConfig:
@@ -81,6 +83,22 @@ def check_fa3_backward(problem: AttentionProblem, config: Fa3BackwardConfig, mac
             f"got {problem.head_dim}",
             hint="the open kernel adds to dQ by atomics at head size 256, which is not built here",
         )
+    _check_tile(problem, config)
+    needed = shared_bytes(problem, config)
+    if needed > machine.shared_memory_bytes_per_cta:
+        raise UserError(
+            f"{config.label()} takes {needed} bytes of shared memory; a CTA of {machine.name} has "
+            f"{machine.shared_memory_bytes_per_cta}",
+            hint="use a smaller tile_m",
+        )
+
+
+def _check_tile(problem: AttentionProblem, config: Fa3BackwardConfig) -> None:
+    """Raise UserError if a tile does not divide as the products take it."""
+    if config.release not in (0, 1):
+        raise UserError(f"release must be 0 or 1, got {config.release}")
+    if config.release == 1 and problem.causal:
+        raise UserError("release = 1 had no causal mask", hint="leave release out, or take causal = 0")
     if config.tile_n != GROUPS * GROUP_ROWS:
         raise UserError(f"tile_n is {GROUP_ROWS} keys for each of {GROUPS} warp groups; got {config.tile_n}")
     if config.tile_m % 16 or config.tile_m < 16:
@@ -94,11 +112,4 @@ def check_fa3_backward(problem: AttentionProblem, config: Fa3BackwardConfig, mac
         raise UserError(
             f"dq = {config.dq} divides the columns of dQ into {GROUP_ROWS} for each of {GROUPS} warp groups; "
             f"head_dim is {problem.head_dim}"
-        )
-    needed = shared_bytes(problem, config)
-    if needed > machine.shared_memory_bytes_per_cta:
-        raise UserError(
-            f"{config.label()} takes {needed} bytes of shared memory; a CTA of {machine.name} has "
-            f"{machine.shared_memory_bytes_per_cta}",
-            hint="use a smaller tile_m",
         )

@@ -34,6 +34,7 @@ class Consumer:
     ) -> None:
         self.k, self.problem, self.config, self.memory, self.group = k, problem, config, memory, group
         self.has_masked, self.has_plain = any(items["masked"]), any(items["plain"])
+        self.has_more = any(items["more"])
         block, head = (GROUP_ROWS, config.tile_m), (GROUP_ROWS, problem.head_dim)
         self.scores, self.weights_gradient = self._tile("s", block), self._tile("dp", block)
         self.weights = self._tile("p", block, problem.dtype)
@@ -90,22 +91,20 @@ class Consumer:
         """One block of queries from `query` on."""
         k, memory, ring = self.k, self.memory, self.memory.ring
         self.multiply_scores()
-        k.load(self.lse, memory.queries.statistic(ring))
-        memory.outputs.full.wait(ring)
-        k.mma(self.weights_gradient, self.own(memory.values()), memory.outputs.rows(ring), accumulate=False)
-        k.mma_commit()
+        self.multiply_weights_gradient()
         k.mma_wait(pending=1)
         self.mask(item, query, causal)
-        scale = self.problem.scale * LOG2_E
-        k.elementwise("exp2_scaled_sub", self.scores, self.scores, self.lse, scalars=(scale,))
+        self.exponentials()
         k.load(self.dpsum, memory.outputs.statistic(ring))
         k.mma_wait(pending=0)
         self.differentiate()
+        k.elementwise("cast", self.weights, self.scores)
+        self.store_scores_gradient()
         k.mma(self.dv, self.weights, memory.outputs.rows(ring), transposed=True)
         k.mma_commit()
         k.fence()
         k.sync(SCORES, warps=WARPS)
-        self.multiply_dq()
+        self.multiply_dq(memory.scores[ring])
         k.mma_wait(pending=1)  # dV
         memory.outputs.empty.arrive(ring, by="group")
         k.mma(self.dk, self.scores_gradient, memory.queries.rows(ring), transposed=True)
@@ -139,20 +138,34 @@ class Consumer:
             transposed=True,
         )
 
-    def differentiate(self) -> None:
-        """dS = P (dP - rowsum(dO O)); P and dS rounded, dS stored where both groups read it."""
-        k, memory = self.k, self.memory
-        k.elementwise("sub", self.weights_gradient, self.weights_gradient, self.dpsum)
-        k.elementwise("mul", self.weights_gradient, self.weights_gradient, self.scores)
-        k.elementwise("cast", self.weights, self.scores)
-        k.elementwise("cast", self.scores_gradient, self.weights_gradient)
-        columns = memory.scores[memory.ring].part(col=self.group * GROUP_ROWS, cols=GROUP_ROWS)
-        k.store(columns, self.scores_gradient, transposed=True)
+    def multiply_weights_gradient(self) -> None:
+        """Read LSE and start dP^T = V dO^T when the block of dO is there."""
+        k, memory, ring = self.k, self.memory, self.memory.ring
+        k.load(self.lse, memory.queries.statistic(ring))
+        memory.outputs.full.wait(ring)
+        k.mma(self.weights_gradient, self.own(memory.values()), memory.outputs.rows(ring), accumulate=False)
+        k.mma_commit()
 
-    def multiply_dq(self) -> None:
-        """Start the group's part of dQ = dS K, or of dQ^T = K^T dS^T."""
-        k, memory = self.k, self.memory
-        gradient, keys = memory.scores[memory.ring], memory.key_columns(self.group)
+    def exponentials(self) -> None:
+        """P^T = 2^(S^T scale log2(e) - LSE)."""
+        scale = self.problem.scale * LOG2_E
+        self.k.elementwise("exp2_scaled_sub", self.scores, self.scores, self.lse, scalars=(scale,))
+
+    def differentiate(self) -> None:
+        """dS = P (dP - rowsum(dO O))."""
+        k, gradient = self.k, self.weights_gradient
+        k.elementwise("sub", gradient, gradient, self.dpsum)
+        k.elementwise("mul", gradient, gradient, self.scores)
+
+    def store_scores_gradient(self) -> None:
+        """Round dS, and store it where both groups read it."""
+        self.k.elementwise("cast", self.scores_gradient, self.weights_gradient)
+        columns = self.memory.scores[self.memory.ring].part(col=self.group * GROUP_ROWS, cols=GROUP_ROWS)
+        self.k.store(columns, self.scores_gradient, transposed=True)
+
+    def multiply_dq(self, gradient: SharedBox) -> None:
+        """Start the group's part of dQ = dS K, or of dQ^T = K^T dS^T, from a block of dS."""
+        k, keys = self.k, self.memory.key_columns(self.group)
         if self.config.dq == "swapped":
             k.mma(self.dq, keys, gradient, accumulate=False, a_transposed=True)
         else:
@@ -162,11 +175,16 @@ class Consumer:
 
     def hand_over(self) -> None:
         """Put the group's part of dQ where the warp that adds it takes it, once that is done with the block before."""
-        k, memory, group = self.k, self.memory, self.group
+        k, group = self.k, self.group
         k.sync(PARTIAL_EMPTY + group, warps=HANDOVER_WARPS)
-        k.store(memory.partial[group][:], self.dq, transposed=self.config.dq == "swapped", thread_order=True)
+        self.store_partial()
         k.fence()
         k.arrive(PARTIAL_FULL + group, warps=HANDOVER_WARPS)
+
+    def store_partial(self) -> None:
+        """Put the group's part of dQ into shared memory."""
+        place = self.memory.partial[self.group][:]
+        self.k.store(place, self.dq, transposed=self.config.dq == "swapped", thread_order=True)
 
     def store_gradients(self, item: Item) -> None:
         """dV and dK leave through the memory of V and K, once both groups are done with it; the last one stores."""

@@ -33,7 +33,8 @@ class QueryBlocks:
             statistic, (1, statistic_cols(config.tile_m)), "fp32", stages=STAGES, swizzle_bytes=0
         )
         self.full = k.barrier(f"{name}_full", arrivals=1, stages=STAGES)
-        self.empty = k.barrier(f"{name}_empty", arrivals=GROUPS, stages=STAGES)
+        readers = GROUPS * (GROUP_WARPS if config.release == 1 else 1)
+        self.empty = k.barrier(f"{name}_empty", arrivals=readers, stages=STAGES)
 
     def rows(self, ring: RingPosition) -> SharedBox:
         """The block of a stage."""
