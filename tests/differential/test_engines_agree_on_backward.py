@@ -16,7 +16,7 @@ from heddle.sim import simulate
 from heddle.sim.reference import simulate_reference
 
 H100 = dataclasses.replace(machine("h100"), sms=2)
-CASES: list[dict[str, Any]] = [
+CASES: list[Any] = [
     {"batch": 1, "heads_q": 1, "seqlen_q": 100, "seqlen_kv": 64},
     pytest.param({"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 200, "seqlen_kv": 257}, marks=pytest.mark.slow),
     pytest.param({"batch": 1, "heads_q": 2, "seqlen_q": 300, "causal": 1, "head_dim": 64}, marks=pytest.mark.slow),
@@ -28,6 +28,6 @@ def test_engines_agree(case: dict[str, Any]) -> None:
     program = compile_kernel("attention_bwd", H100, case)
     verify(program, H100)
     assert parse_program(print_program(program)) == program
-    options = {"mode": "chip", "l2_state": "cold"}
+    options: dict[str, Any] = {"mode": "chip", "l2_state": "cold"}
     expected = simulate_reference(program, H100, **options)
     assert not differences(expected, simulate(program, H100, fast_forward=False, **options))
