@@ -19,7 +19,7 @@ from heddle.study.runs import candidates
 SMALL: dict[str, dict[str, Any]] = {
     "attention_bwd_preprocess": {"batch": 1, "heads_q": 3, "seqlen_q": 77},
     "attention_bwd_convert": {"batch": 1, "heads_q": 3, "seqlen_q": 77},
-    "attention_bwd_group_sum": {"batch": 2, "heads_q": 6, "heads_kv": 2, "seqlen_kv": 77},
+    "attention_bwd_group_sum": {"batch": 2, "heads_q": 6, "heads_kv": 2, "seqlen_q": 5, "seqlen_kv": 77},
 }
 
 

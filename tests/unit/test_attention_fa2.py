@@ -47,6 +47,12 @@ def test_the_same_code_runs_on_h100() -> None:
     assert row["passed"], (row["relative_error"], row["hazards"])
 
 
+def test_the_logarithm_of_the_sums_is_written_for_a_backward_pass() -> None:
+    row = verdict("a100", "attention_lse", head_dim=128, causal=1, seqlen_q=133, seqlen_kv=150, heads_q=1)
+    assert {output["tensor"] for output in row["outputs"]} == {"O", "LSE"}
+    assert row["passed"], (row["outputs"], row["hazards"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("params", VARIANTS, ids=str)
 def test_all_variants(params: dict[str, Any]) -> None:

@@ -36,8 +36,8 @@ def verify_architecture(program: tile.TileProgram) -> None:
             )
         if isinstance(op, tile.MmaWait) and program.architecture != "sm_90":
             raise UserError(f"MmaWait waits for wgmma, which {program.architecture} does not have", where=op.where)
-        if isinstance(op, tile.Mma) and op.a_transposed and program.architecture != "sm_90":
-            raise UserError(f"a transposed first operand is for sm_90, not {program.architecture}", where=op.where)
+        if isinstance(op, tile.Mma) and op.a_transposed:
+            _transposable(program, op)
         if isinstance(op, tile.StoreShared) and op.transposed and program.architecture == "sm_80":
             raise UserError("a transposed store needs stmatrix, which sm_80 does not have", where=op.where)
         if isinstance(op, tile.Mma) and isinstance(op.acc, tile.TmemRef) != (program.architecture == "sm_100"):
@@ -50,6 +50,16 @@ def verify_architecture(program: tile.TileProgram) -> None:
                     where=op.where,
                     hint="set k.cluster_size",
                 )
+
+
+def _transposable(program: tile.TileProgram, op: tile.Mma) -> None:
+    """ldmatrix and wgmma read a first operand across its rows; no weft-level instruction does, nor tcgen05 here."""
+    if program.architecture not in ("sm_80", "sm_90") or program.mode == "fiber":
+        raise UserError(
+            f"a transposed first operand is for today's kernels of sm_80 and sm_90, not {program.architecture} in mode "
+            f"{program.mode}",
+            where=op.where,
+        )
 
 
 def _cluster_sizes(op: tile.Op) -> tuple[int, ...]:

@@ -10,17 +10,15 @@ from heddle.kernels._composite import Composite
 from heddle.kernels._kernel import Kernel
 from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
 from heddle.kernels.attention.backward_rows_kernel import CONVERT, GROUP_SUM, PREPROCESS
-from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2
+from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2, ATTENTION_LSE
 from heddle.kernels.gemm.kernel import Gemm
 from heddle.kernels.norm.kernel import RMSNORM
 from heddle.kernels.w4a16.kernel import W4A16
 
 Entry = Kernel[Any] | Composite
 
-KERNELS: dict[str, Kernel[Any]] = {
-    kernel.name: kernel
-    for kernel in (ATTENTION, ATTENTION_FA2, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM, Gemm(), RMSNORM, W4A16)
-}
+ATTENTIONS = (ATTENTION, ATTENTION_FA2, ATTENTION_LSE, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM)
+KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (*ATTENTIONS, Gemm(), RMSNORM, W4A16)}
 """The kernels: one launch each."""
 COMPOSITES: dict[str, Composite] = {}
 """The composites: sequences of launches of kernels."""

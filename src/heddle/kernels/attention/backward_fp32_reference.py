@@ -17,7 +17,8 @@ def reference(problem: AttentionProblem, seed: int) -> tuple[dict[str, NDArray[A
     """Return seeded inputs with the statistics that the kernel before gives, and the float64 outputs.
 
     LSE_log2 is the logarithm to base 2, 0 where a query sees no key. dQ_accum is dQ before it is scaled and rounded;
-    dK_accum, dV_accum are dK, dV before they are rounded.
+    dK_accum, dV_accum are dK, dV before they are rounded, dK_heads, dV_heads those of each query head. FlashAttention 2
+    reads LSE and delta instead, as the forward kernel and the one before the main kernel give them.
     """
     found = backward(problem, seed)
     seen = np.arange(problem.seqlen_q) + problem.diagonal >= 0 if problem.causal else True
@@ -29,9 +30,12 @@ def reference(problem: AttentionProblem, seed: int) -> tuple[dict[str, NDArray[A
         "dO": found.do,
         "LSE_log2": _padded(problem, lse * LOG2_E, np.inf),
         "dPsum": _padded(problem, found.delta[:, :, 0], 0.0),
+        "LSE": found.lse,
+        "delta": found.delta,
     }
     dk, dv = group_sums(problem, found.dk), group_sums(problem, found.dv)
     outputs = {"dQ_accum": found.dq / problem.scale, "dK": dk, "dV": dv, "dK_accum": dk, "dV_accum": dv}
+    outputs |= {"dK_heads": found.dk, "dV_heads": found.dv}
     return inputs, outputs
 
 

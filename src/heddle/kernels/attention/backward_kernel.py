@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.ir.tile import TileProgram
-from heddle.kernels._kernel import Kernel, Parameter, TileParameter
+from heddle.kernels._parameters import TileParameter
+from heddle.kernels.attention.backward_base import BackwardKernel
 from heddle.kernels.attention.backward_fp32_reference import reference
-from heddle.kernels.attention.check import HEAD_DIMS, check_sizes
+from heddle.kernels.attention.backward_shape import backward_flops
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_backward import attention_bwd_fa3, backward_flops
+from heddle.kernels.attention.sm80_fa2_bwd import attention_bwd_fa2
+from heddle.kernels.attention.sm80_fa2_bwd_config import bwd_config, bwd_work_items, check_bwd
+from heddle.kernels.attention.sm90_backward import attention_bwd_fa3
 from heddle.kernels.attention.sm90_backward_config import check_fa3_backward, fa3_backward_config
 from heddle.kernels.attention.sm90_backward_items import backward_items
 from heddle.lang import KernelFunction
@@ -37,52 +40,40 @@ class BackwardImplementation:
 FA3_BACKWARD = BackwardImplementation(
     config=fa3_backward_config, check=check_fa3_backward, items=backward_items, kernel=attention_bwd_fa3
 )
-BACKWARD: Mapping[str, BackwardImplementation] = {"sm_90": FA3_BACKWARD}
+FA2_BACKWARD = BackwardImplementation(
+    config=bwd_config, check=check_bwd, items=bwd_work_items, kernel=attention_bwd_fa2
+)
+BACKWARD: Mapping[str, BackwardImplementation] = {"sm_80": FA2_BACKWARD, "sm_90": FA3_BACKWARD}
 """The main kernel of the backward pass, by architecture."""
 
-PARAMETERS = (
-    Parameter("batch", int, 8, "sequences", small=1),
-    Parameter("heads_q", int, 16, "query heads", small=2),
-    Parameter("heads_kv", int, 0, "key and value heads, a divisor of heads_q; 0: as many", least=0),
-    Parameter("seqlen_q", int, 4096, "queries of a sequence"),
-    Parameter("seqlen_kv", int, 0, "keys of a sequence; 0: as many as queries", least=0),
-    Parameter("head_dim", int, 128, "elements of a head; pad others to the next", choices=HEAD_DIMS),
-    Parameter("causal", int, 0, "1: a query sees no later key, the masks aligned to the end", choices=(0, 1)),
-    Parameter("dtype", str, "fp16", "type of Q, K, V and dO", choices=("fp16", "bf16")),
-)
 TILE = (
-    TileParameter("tile_m", int, "queries of one step", "multiples of 16; with dq columns of 64, with dq rows of 128"),
-    TileParameter("tile_n", int, "keys that a CTA keeps", "128"),
-    TileParameter("dq", str, "how the warp groups divide the product for dQ", "swapped, columns, rows"),
+    TileParameter(
+        "tile_m", int, "queries of one step",
+        "fa2: multiples of 16 for each of the warps along them; fa3: of 16, with dq columns of 64, with dq rows of 128",
+    ),
+    TileParameter(
+        "tile_n", int, "keys that a CTA keeps", "fa2: multiples of 16 for each of the warps along them; fa3: 128"
+    ),
+    TileParameter("dq", str, "fa3: how the warp groups divide the product for dQ", "swapped, columns, rows"),
     TileParameter("release", int, "fa3: 1 is the schedule of the first release, 0 the present one", "0, 1"),
-)
+    TileParameter("stages", int, "fa2: blocks of Q in shared memory", "1, 2"),
+    TileParameter("warps", int, "fa2: warps of a CTA", "4, 8"),
+    TileParameter("scores_rows", int, "fa2: warps along the queries of S and dP", "a divisor of warps"),
+    TileParameter("keys_rows", int, "fa2: warps along the keys of dK and dV", "a divisor of warps"),
+    TileParameter("queries_rows", int, "fa2: warps along the queries of dQ", "a divisor of warps"),
+)  # fmt: skip
 """What the fields of the configurations may be, for people."""
 
 
-class AttentionBackward(Kernel[Any]):
+class AttentionBackward(BackwardKernel[Any]):
     """dK, dV and dQ before it is scaled and rounded, given the row statistics; `implementations` by architecture."""
 
     name = "attention_bwd"
     summary = "gradients of attention, the main kernel: dK, dV and dQ in fp32, from Q, K, V, dO and row statistics"
-    parameters = PARAMETERS
     tile = TILE
-    native: Mapping[str, Any] = {}
 
     def __init__(self, implementations: Mapping[str, BackwardImplementation]) -> None:
         self.implementations, self.architectures = implementations, tuple(implementations)
-
-    def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
-        checked = super().check(params)
-        checked["heads_kv"] = checked["heads_kv"] or checked["heads_q"]
-        checked["seqlen_kv"] = checked["seqlen_kv"] or checked["seqlen_q"]
-        check_sizes(checked)
-        return checked
-
-    def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
-        """Return the problem, its parameters checked one by one."""
-        checked = self.check(params)
-        return AttentionProblem(**{**checked, "causal": bool(checked["causal"])})
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[Any]:
         """Return the one configuration that the open kernel takes."""

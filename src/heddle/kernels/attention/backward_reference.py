@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.ir.dtypes import NUMPY_NAMES
+from heddle.kernels.attention.reference import weights
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.softmax import LEAST_SUM, LOWEST
 
 Array = NDArray[np.float64]
 
@@ -57,24 +57,12 @@ def backward(problem: AttentionProblem, seed: int) -> Backward:
     dv = np.zeros_like(dk)
     for plane in range(len(q)):
         key, value = k[plane // problem.group], v[plane // problem.group]
-        weights, lse[plane] = _weights(problem, q[plane], key)
-        o[plane] = (weights @ value).astype(dtype)
+        p, lse[plane] = weights(problem, q[plane], key)
+        o[plane] = (p @ value).astype(dtype)
         delta[plane] = (do[plane] * o[plane]).sum(axis=1, keepdims=True)
-        scores = weights * (do[plane] @ value.T - delta[plane]) * problem.scale
-        dq[plane], dk[plane], dv[plane] = scores @ key, scores.T @ q[plane], weights.T @ do[plane]
+        slopes = p * (do[plane] @ value.T - delta[plane]) * problem.scale
+        dq[plane], dk[plane], dv[plane] = slopes @ key, slopes.T @ q[plane], p.T @ do[plane]
     return Backward(q, k, v, o, do, lse, delta, dq, dk, dv)
-
-
-def _weights(problem: AttentionProblem, q: Array, k: Array) -> tuple[Array, Array]:
-    """Return P [seqlen_q, seqlen_kv] and LSE [seqlen_q, 1] of one head; a row without keys has weights of zero."""
-    scores = q @ k.T * problem.scale
-    if problem.causal:
-        seen = np.arange(problem.seqlen_kv)[None, :] <= np.arange(problem.seqlen_q)[:, None] + problem.diagonal
-        scores = np.where(seen, scores, -np.inf)
-    highest = np.maximum(scores.max(axis=1, keepdims=True), LOWEST * problem.scale)  # of a row without keys
-    weights = np.exp(scores - highest)
-    total = np.maximum(weights.sum(axis=1, keepdims=True), LEAST_SUM)
-    return weights / total, highest + np.log(total)
 
 
 def group_sums(problem: AttentionProblem, of_heads: NDArray[Any]) -> NDArray[Any]:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
-from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._parameters import TileParameter
+from heddle.kernels.attention.backward_base import BackwardKernel
 from heddle.kernels.attention.backward_reference import Backward, backward, group_sums
 from heddle.kernels.attention.backward_rows import (
     WARPS,
@@ -21,7 +21,6 @@ from heddle.kernels.attention.backward_rows import (
     attention_bwd_group_sum,
     attention_bwd_preprocess,
 )
-from heddle.kernels.attention.check import HEAD_DIMS, check_sizes
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.lang import KernelFunction
 from heddle.machine.spec import Machine
@@ -48,43 +47,23 @@ class RowsConfig:
 TILE = (TileParameter("rows", int, "rows of a head that a CTA takes", "multiples of 32, up to 256"),)
 """What the fields of `RowsConfig` may be, for people."""
 
-BATCH = Parameter("batch", int, 8, "sequences", small=1)
-HEADS = Parameter("heads_q", int, 16, "query heads", small=2)
-HEADS_KV = Parameter("heads_kv", int, 4, "key and value heads, a divisor of heads_q", small=1)
-QUERIES = Parameter("seqlen_q", int, 4096, "queries of a sequence")
-KEYS = Parameter("seqlen_kv", int, 4096, "keys of a sequence")
-HEAD_DIM = Parameter("head_dim", int, 128, "elements of a head", choices=HEAD_DIMS)
-DTYPE = Parameter("dtype", str, "fp16", "type of the inputs and gradients", choices=("fp16", "bf16"))
 
-
-class BackwardRows(Kernel[RowsConfig]):
-    """One pass over rows. `function` is built with (problem, rows, items); `arrays` gives inputs and outputs."""
+class BackwardRows(BackwardKernel[RowsConfig]):
+    """One pass over rows, of queries or of keys. `function` is built with (problem, rows, items)."""
 
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
-    native: Mapping[str, Any] = {}
 
     def __init__(
         self,
         function: KernelFunction,
         summary: str,
-        parameters: tuple[Parameter, ...],
         arrays: Callable[[AttentionProblem, Backward], tuple[Arrays, Expected]],
+        *,
+        of_keys: bool = False,
     ) -> None:
-        self.name, self.summary, self.parameters = function.__name__, summary, parameters
+        self.name, self.summary, self.of_keys = function.__name__, summary, of_keys
         self.function, self.arrays = function, arrays
-
-    def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
-        """Return the problem; sizes on which the kernel does not depend are those of the others."""
-        sizes = {"heads_kv": 0, "seqlen_q": 0, "seqlen_kv": 0, **self.check(params)}
-        sizes["heads_kv"] = sizes["heads_kv"] or sizes["heads_q"]
-        sizes["seqlen_q"] = sizes["seqlen_q"] or sizes["seqlen_kv"]
-        sizes["seqlen_kv"] = sizes["seqlen_kv"] or sizes["seqlen_q"]
-        check_sizes(sizes)
-        problem = AttentionProblem(**sizes, causal=False)
-        if problem.group > LARGEST_GROUP:
-            raise UserError(f"{problem.group} query heads share keys; {self.name} has code for up to {LARGEST_GROUP}")
-        return problem
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[RowsConfig]:
         """Return the rows that the open kernel takes."""
@@ -96,7 +75,9 @@ class BackwardRows(Kernel[RowsConfig]):
         rows = (config or self.simt_candidates(machine, params)[0]).rows
         if rows not in range(4 * WARPS, 257, 4 * WARPS):
             raise UserError(f"rows of a CTA of {self.name} must be {TILE[0].allowed}, got {rows}")
-        items = work_items(problem, rows, keys="seqlen_q" not in self.check(params))
+        if self.of_keys and problem.group > LARGEST_GROUP:
+            raise UserError(f"{problem.group} query heads share keys; {self.name} has code for up to {LARGEST_GROUP}")
+        items = work_items(problem, rows, keys=self.of_keys)
         params = {**self.check(params), "config": RowsConfig(rows=rows).label()}
         return self.function.build(machine.architecture, problem, rows, items, params=params)
 
@@ -146,18 +127,16 @@ def _sums(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expected]
 PREPROCESS = BackwardRows(
     attention_bwd_preprocess,
     "backward of attention, before: delta = row sums of dO * O, and the fp32 accumulator of dQ cleared",
-    (BATCH, HEADS, QUERIES, HEAD_DIM, DTYPE),
     _before,
 )
 CONVERT = BackwardRows(
     attention_bwd_convert,
     "backward of attention, after: dQ from its fp32 accumulator",
-    (BATCH, HEADS, QUERIES, HEAD_DIM, DTYPE),
     _after,
 )
 GROUP_SUM = BackwardRows(
     attention_bwd_group_sum,
     "backward of attention, after, for grouped queries: dK and dV summed over the query heads of each group",
-    (BATCH, HEADS, HEADS_KV, KEYS, HEAD_DIM, DTYPE),
     _sums,
+    of_keys=True,
 )

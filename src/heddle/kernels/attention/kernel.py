@@ -57,9 +57,11 @@ class Attention(Kernel[AttentionConfig]):
         implementations: Mapping[str, Implementation],
         native: NativeKernels,
         parameters: tuple[Parameter, ...],
+        *,
+        lse: bool = False,
     ) -> None:
         self.name, self.summary, self.implementations, self.native = name, summary, implementations, native
-        self.architectures, self.parameters = tuple(implementations), parameters
+        self.architectures, self.parameters, self.lse = tuple(implementations), parameters, lse
 
     def composite(self, params: Mapping[str, Any]) -> Composite | None:
         """Return the launches of a backward pass, or of both passes."""
@@ -80,7 +82,7 @@ class Attention(Kernel[AttentionConfig]):
             raise UserError(
                 f"{self.name} with direction={direction} is a sequence of launches and has no program of its own"
             )
-        return AttentionProblem(**{**checked, "causal": bool(checked["causal"])})
+        return AttentionProblem(**{**checked, "causal": bool(checked["causal"]), "lse": self.lse})
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[AttentionConfig]:
         """Return the one configuration that the open kernel takes."""
@@ -134,4 +136,12 @@ ATTENTION = Attention(
 )
 ATTENTION_FA2 = Attention(
     "attention_fa2", "forward by FlashAttention 2, whatever the generation", OLDER, {}, FORWARD_ONLY
+)
+ATTENTION_LSE = Attention(
+    "attention_lse",
+    "forward on A100, with the logarithm of each row's sum of exponentials written for a backward pass",
+    {"sm_80": FA2},
+    {},
+    FORWARD_ONLY,
+    lse=True,
 )

@@ -17,6 +17,7 @@ class AttentionProblem:
     """Sizes in elements; query head h reads key and value head h // (heads_q / heads_kv).
 
     `causal`: query i sees keys up to i + seqlen_kv - seqlen_q (aligned to the end); a query that sees none gives zeros.
+    `lse`: the logarithm of each row's sum of exponentials is written too, for a backward pass.
     """
 
     batch: int
@@ -27,6 +28,7 @@ class AttentionProblem:
     head_dim: int
     causal: bool
     dtype: str
+    lse: bool = False
 
     @property
     def element_bytes(self) -> int:

@@ -49,6 +49,7 @@ class Tile:
             k.tensor(name, shape, dtype) for name, shape in (("Q", queries), ("K", keys), ("V", keys))
         )
         self.o_global = k.tensor("O", queries, dtype, role="output")
+        self.lse_global = k.tensor("LSE", (layout.count, layout.rows, 1), "fp32", "output") if problem.lse else None
         self.query = k.shared("q", (config.tile_m, d), dtype)
         self.keys, self.values = (k.shared(name, (config.tile_n, d), dtype) for name in ("k", "v"))
         grid = (config.groups, 1)
@@ -120,6 +121,8 @@ class Tile:
         k, softmax = self.k, self.softmax
         softmax.finish()
         softmax.rescale(self.output)
+        if self.lse_global is not None:
+            k.store(self.lse_global[item.q_plane, item.row, 0], softmax.log_sums())
         k.store(self.query[:], self.output)
         k.sync()
         k.load(self.rows, self.query[:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heddle.kernels.attention.backward_shape import backward_flops
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_backward_config import GROUPS, REGISTERS, Fa3BackwardConfig
 from heddle.kernels.attention.sm90_backward_consumer import Consumer
@@ -31,8 +32,3 @@ def attention_bwd_fa3(
             load(k, config, memory, any(items["more"]))
     with k.role("adder", warps=1, registers=producer_registers):
         (add_dq_first if config.release == 1 else add_dq)(k, config, memory)
-
-
-def backward_flops(problem: AttentionProblem) -> int:
-    """Return 2.5 times the operations of the forward pass: five products for two, by convention."""
-    return problem.flops * 5 // 2

@@ -10,6 +10,7 @@ LOWEST = -1e30
 LEAST_SUM = 1e-30
 """Smallest sum that is divided by: a row without keys gives zeros."""
 LOG2_E = 1.4426950408889634
+LN_2 = 0.6931471805599453
 
 
 class OnlineSoftmax:
@@ -95,3 +96,11 @@ class OnlineSoftmax:
         k.row_reduce("sum", self.total, self.total)
         k.elementwise("max", self.total, self.total, scalars=(LEAST_SUM,))
         k.elementwise("reciprocal", self.correction, self.total)
+
+    def log_sums(self) -> RegisterHandle:
+        """After `finish`: the natural logarithm of each row's sum of exponentials, in registers that are free then."""
+        k = self.k
+        k.elementwise("log2", self.before, self.total)
+        k.elementwise("add", self.before, self.before, self.scaled)
+        k.elementwise("scale", self.before, self.before, scalars=(LN_2,))
+        return self.before

@@ -219,6 +219,7 @@ def check_product(writer: RoleWriter, op: Mma) -> tuple[WarpLayout, int, int]:
     layout = writer.layout(op.acc)
     k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
     a = _tile_shape(writer, op.a) if isinstance(op.a, str) else (op.a.rows, op.a.cols)
+    a = a[::-1] if op.a_transposed else a
     if a != (layout.tile.rows, op.depth) or op.columns != layout.tile.cols or op.depth % k:
         raise UserError(
             f"mma of a {a[0]} x {a[1]} and b {op.columns} x {op.depth} into {layout.tile.rows} x {layout.tile.cols}: "
@@ -251,7 +252,11 @@ def _step(
     a_loads: list[FragmentLoad] = []
     b_loads: list[FragmentLoad] = []
     if isinstance(op.a, SharedRef):
-        place = replace(writer.shared_access(op.a), rank_row=layout.rows, rank_cols=grid_cols)
+        place = replace(writer.shared_access(op.a), rank_cols=grid_cols)
+        if op.a_transposed:  # ldmatrix.trans: the warps' rows of the product lie along the tile's columns
+            place = replace(place, rank_col=layout.rows, rank_swap=True)
+        else:
+            place = replace(place, rank_row=layout.rows)
         a = _operand(writer, op, "a", place, bases["a"], layout.rows, at, depth, k, a_loads)
     else:
         assert isinstance(op.a, str)
@@ -295,7 +300,7 @@ def _operand(
         if key not in writer.fragments:
             writer.fragments[key] = writer.value(f"{name}{row}", 4 * rows // MATRIX_ROWS)
         value = writer.fragments[key]
-        if name == "b" and op.b_transposed:
+        if _turned(op, name):
             source = replace(place, row=place.row + index * k, col=place.col + row, rows=k, cols=rows)
             target = Access(object=mirror, row=index * k, col=row, rows=k, cols=rows)
         else:
@@ -307,6 +312,11 @@ def _operand(
     return tuple(operands)
 
 
+def _turned(op: Mma, name: str) -> bool:
+    """Whether operand `name` is stored with the extent that is summed over along its rows."""
+    return op.b_transposed if name == "b" else op.a_transposed
+
+
 def _mirror(writer: RoleWriter, op: Mma, name: str, extent: int, depth: int) -> str:
     """The object that holds a warp's fragments of one tile."""
     dtype = writer.shared_tile(op.b.tile).dtype
@@ -314,7 +324,7 @@ def _mirror(writer: RoleWriter, op: Mma, name: str, extent: int, depth: int) -> 
         DataObject(
             name=f"{writer.role.name}.{op.acc}.{name}",
             space="register",
-            shape=(depth, extent) if name == "b" and op.b_transposed else (extent, depth),
+            shape=(depth, extent) if _turned(op, name) else (extent, depth),
             dtype=dtype,
             scope="warp",
         )
@@ -363,6 +373,8 @@ def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, index: int, k: int,
     prefix, col = f"{writer.role.name}.{op.acc}", index * k
     if isinstance(op.a, SharedRef):
         a = Access(object=f"{prefix}.a", col=col, rows=layout.rows, cols=k)
+        if op.a_transposed:
+            a = Access(object=f"{prefix}.a", row=col, rows=k, cols=layout.rows)
     else:
         assert isinstance(op.a, str)
         a = replace(writer.tile_band(op.a, 0), col=index * k, cols=k)
@@ -371,4 +383,6 @@ def _effect(writer: RoleWriter, op: Mma, layout: WarpLayout, index: int, k: int,
     if op.b_transposed:
         b = Access(object=f"{prefix}.b", row=col, rows=k, cols=layout.cols)
         params["transposed"] = 1
+    if op.a_transposed:
+        params["a_transposed"] = 1
     return writer.effect("mma", [a, b], [writer.tile_band(op.acc, 0)], **params)

@@ -1,0 +1,45 @@
+"""What the kernels of a backward pass of attention have in common: the parameters and the problem."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from heddle.kernels._kernel import Kernel, Parameter
+from heddle.kernels.attention.check import HEAD_DIMS, check_sizes
+from heddle.kernels.attention.shape import AttentionProblem
+
+Config = TypeVar("Config")
+
+PARAMETERS = (
+    Parameter("batch", int, 8, "sequences", small=1),
+    Parameter("heads_q", int, 16, "query heads", small=2),
+    Parameter("heads_kv", int, 0, "key and value heads, a divisor of heads_q; 0: as many", least=0),
+    Parameter("seqlen_q", int, 4096, "queries of a sequence"),
+    Parameter("seqlen_kv", int, 0, "keys of a sequence; 0: as many as queries", least=0),
+    Parameter("head_dim", int, 128, "elements of a head; pad others to the next", choices=HEAD_DIMS),
+    Parameter("causal", int, 0, "1: a query sees no later key, the masks aligned to the end", choices=(0, 1)),
+    Parameter("dtype", str, "fp16", "type of Q, K, V and gradients", choices=("fp16", "bf16")),
+)
+"""Those of `attention` without the direction: each launch of a pass is given all of them."""
+
+
+class BackwardKernel(Kernel[Config], ABC):
+    """A launch of a backward pass. There is no FIBER-native form of any."""
+
+    parameters = PARAMETERS
+    native: Mapping[str, Any] = {}
+
+    def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
+        checked = super().check(params)
+        checked["heads_kv"] = checked["heads_kv"] or checked["heads_q"]
+        checked["seqlen_kv"] = checked["seqlen_kv"] or checked["seqlen_q"]
+        check_sizes(checked)
+        return checked
+
+    def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
+        """Return the problem, its parameters checked one by one."""
+        checked = self.check(params)
+        return AttentionProblem(**{**checked, "causal": bool(checked["causal"])})
