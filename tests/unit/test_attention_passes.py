@@ -9,19 +9,21 @@ import pytest
 
 from heddle.errors import UserError
 from heddle.kernels.attention import passes
+from heddle.kernels.attention.backward_launches import BackwardStep
 from heddle.kernels.attention.backward_rows_kernel import PREPROCESS
 from heddle.kernels.attention.gradients import gradients
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.registry import find_kernel
 from heddle.study import composites
 from heddle.study.case_file import read_cases
+from heddle.study.checks import check
 from heddle.study.requests import request, request_of
 
 SIZES = {"batch": 1, "heads_q": 4, "heads_kv": 2, "seqlen_q": 20, "seqlen_kv": 24, "head_dim": 64}
 
 
-def preprocess_only(params: Mapping[str, Any]) -> tuple[passes.BackwardStep, ...]:
-    return (passes.BackwardStep(name="preprocess", kernel=PREPROCESS),)
+def preprocess_only(params: Mapping[str, Any]) -> tuple[BackwardStep, ...]:
+    return (BackwardStep(name="preprocess", kernel=PREPROCESS),)
 
 
 @pytest.fixture
@@ -67,6 +69,18 @@ def test_a_case_with_a_direction_asks_for_it(tmp_path: Path, backward: None) -> 
     asked = request_of(read_cases(path)[0])
     assert asked.params["direction"] == "fwd+bwd"
     assert len(composites.questions(asked)) == 2
+
+
+@pytest.mark.parametrize(("heads_kv", "last"), [(4, "convert"), (2, "group_sum")])
+def test_both_passes_on_a100_give_the_gradients(heads_kv: int, last: str) -> None:
+    """Each launch reads what the ones before it have written; LSE comes from the forward kernel."""
+    sizes = {**SIZES, "heads_kv": heads_kv, "causal": 1}
+    row = check(request("attention", "a100", texts={**sizes, "direction": "fwd+bwd"}))
+    assert row["passed"], row
+    asked = request("attention", "a100", texts={**sizes, "direction": "fwd+bwd"})
+    steps = [step.name for step in composites.questions(asked)]
+    assert steps[:4] == ["forward", "preprocess", "main", "convert"]
+    assert steps[-1] == last
 
 
 @pytest.mark.parametrize("causal", [False, True])

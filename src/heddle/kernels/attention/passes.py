@@ -1,13 +1,12 @@
 """The backward pass of attention, and both passes: sequences of launches that `direction` asks for.
 
-Which launches a backward pass is made of differs between generations: `BACKWARD` names them by architecture.
+Which launches a backward pass is made of differs between generations, see `backward_launches`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -15,32 +14,14 @@ from numpy.typing import NDArray
 
 from heddle.errors import UserError
 from heddle.kernels._composite import Arrays, Composite, Step
-from heddle.kernels._kernel import Kernel
 from heddle.kernels._parameters import Parameter
+from heddle.kernels.attention.backward_launches import BACKWARD, FORWARD_WITH_LSE
 from heddle.kernels.attention.gradients import gradients
 from heddle.kernels.attention.reference import packed
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
 Direction = Literal["bwd", "fwd+bwd"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackwardStep:
-    """A launch of a backward pass: a kernel, with those of attention's parameters that it has.
-
-    `feeds`: where its input tensors come from, as of `Step`; the backward pass has the inputs Q, K, V, O, dO and LSE
-    (the natural logarithm of each row's sum). `gradients`: which of its output tensors are dQ, dK or dV.
-    """
-
-    name: str
-    kernel: Kernel[Any]
-    feeds: Mapping[str, str] = field(default_factory=dict)
-    gradients: Mapping[str, str] = field(default_factory=dict)
-
-
-BACKWARD: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {}
-"""The launches of the backward pass for attention's checked parameters, by architecture; one not listed has none."""
 
 
 class AttentionPasses(Composite):
@@ -67,8 +48,10 @@ class AttentionPasses(Composite):
             )
         sizes = {name: value for name, value in params.items() if name != "direction"}
         both = self.direction == "fwd+bwd"
-        made = {"O": "forward.O"} if both else {}
-        found = [Step("forward", self.forward, {**sizes, "direction": "fwd"})] if both else []
+        forward, made = self.forward, {"O": "forward.O"} if both else {}
+        if both and mode != "fiber" and machine.architecture in FORWARD_WITH_LSE:
+            forward, made = FORWARD_WITH_LSE[machine.architecture], {**made, "LSE": "forward.LSE"}
+        found = [Step("forward", forward, {**sizes, "direction": "fwd"})] if both else []
         for step in BACKWARD[machine.architecture](params):
             feeds = {tensor: made.get(source, source) for tensor, source in {**made, **step.feeds}.items()}
             known = {parameter.name for parameter in step.kernel.parameters} - {"direction"}

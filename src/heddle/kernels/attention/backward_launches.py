@@ -1,0 +1,51 @@
+"""The launches that a backward pass of attention is made of, by generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from heddle.kernels._kernel import Kernel
+from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
+from heddle.kernels.attention.backward_rows_kernel import CONVERT, GROUP_SUM, PREPROCESS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardStep:
+    """A launch of a backward pass: a kernel, with those of attention's parameters that it has.
+
+    `feeds`: where its input tensors come from, as of `Step`; the backward pass has the inputs Q, K, V, O, dO and LSE
+    (the natural logarithm of each row's sum). `gradients`: which of its output tensors are dQ, dK or dV.
+    """
+
+    name: str
+    kernel: Kernel[Any]
+    feeds: Mapping[str, str] = field(default_factory=dict)
+    gradients: Mapping[str, str] = field(default_factory=dict)
+
+
+def fa2_launches(params: Mapping[str, Any]) -> tuple[BackwardStep, ...]:
+    """Return those of FlashAttention 2: with grouped queries dK and dV of a group's heads are added at the end."""
+    of_heads = {"dK_heads": "main.dK_heads", "dV_heads": "main.dV_heads"}
+    grouped = params["heads_q"] != params["heads_kv"]
+    steps = [
+        BackwardStep(name="preprocess", kernel=PREPROCESS),
+        BackwardStep(
+            name="main",
+            kernel=ATTENTION_BWD,
+            feeds={"delta": "preprocess.delta"},
+            gradients={} if grouped else {"dK_heads": "dK", "dV_heads": "dV"},
+        ),
+        BackwardStep(name="convert", kernel=CONVERT, feeds={"dQ_accum": "main.dQ_accum"}, gradients={"dQ": "dQ"}),
+    ]
+    if grouped:
+        gradients = {"dK": "dK", "dV": "dV"}
+        steps.append(BackwardStep(name="group_sum", kernel=GROUP_SUM, feeds=of_heads, gradients=gradients))
+    return tuple(steps)
+
+
+BACKWARD: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {"sm_80": fa2_launches}
+"""The launches of the backward pass for attention's checked parameters, by architecture; one not listed has none."""
+FORWARD_WITH_LSE = {"sm_80": "attention_lse"}
+"""The forward kernel that writes LSE for the backward pass; without one LSE is an input of both passes."""
