@@ -145,7 +145,7 @@ def _built(params: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "dtype", "text"), [("sm_90", "fp16", "sm_80"), ("sm_80", "fp8_e4m3", "16-bit")]
+    ("architecture", "dtype", "text"), [("sm_100", "fp16", "not sm_100"), ("sm_80", "fp8_e4m3", "16-bit")]
 )
 def test_a_transposed_first_operand_is_refused_where_it_does_not_exist(
     architecture: str, dtype: str, text: str
