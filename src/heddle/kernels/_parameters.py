@@ -25,7 +25,7 @@ class Parameter:
     meaning: str
     choices: tuple[str, ...] | tuple[int, ...] = ()
     least: int = 1
-    small: int | None = None
+    small: int | str | None = None
 
     @property
     def allowed(self) -> str:

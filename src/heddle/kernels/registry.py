@@ -12,6 +12,8 @@ from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
 from heddle.kernels.attention.backward_rows_kernel import CONVERT, GROUP_SUM, PREPROCESS
 from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2, ATTENTION_LSE
 from heddle.kernels.gemm.kernel import Gemm
+from heddle.kernels.model.ffn import FFN
+from heddle.kernels.model.projection import PROJECTION
 from heddle.kernels.norm.kernel import RMSNORM
 from heddle.kernels.w4a16.kernel import W4A16
 
@@ -20,7 +22,7 @@ Entry = Kernel[Any] | Composite
 ATTENTIONS = (ATTENTION, ATTENTION_FA2, ATTENTION_LSE, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM)
 KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (*ATTENTIONS, Gemm(), RMSNORM, W4A16)}
 """The kernels: one launch each."""
-COMPOSITES: dict[str, Composite] = {}
+COMPOSITES: dict[str, Composite] = {composite.name: composite for composite in (FFN, PROJECTION)}
 """The composites: sequences of launches of kernels."""
 
 

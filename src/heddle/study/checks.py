@@ -18,9 +18,9 @@ MAX_FLOPS = 2 * 2048**3  # beyond it the log of every access of every CTA does n
 def check_sizes(kernel: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters with sizes that were not given made small: as the parameter says, else `CHECK_SIZE`."""
     small = {
-        p.name: min(p.default, CHECK_SIZE) if p.small is None else p.small
+        p.name: min(int(p.default), CHECK_SIZE) if p.small is None else p.small
         for p in find_entry(kernel).parameters
-        if isinstance(p.default, int) and p.name not in given
+        if (isinstance(p.default, int) or p.small is not None) and p.name not in given
     }
     return {**small, **given}
 

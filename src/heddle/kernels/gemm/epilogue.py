@@ -92,7 +92,7 @@ class Writer:
         self.rotation = None
         if output.angles is not None:
             span = min(config.tile_n, problem.head_dim)
-            self.rotation = Rotation(self.k, output.angles, name, shape, span, warps)
+            self.rotation = Rotation(self.k, output.angles, name, shape, span // cols, warps)
         if self.by_tma:
             self.stage = self.k.shared(name, shape, problem.dtype, stages=STORE_STAGES)
             self.ring = self.k.ring(f"{name}_ring", STORE_STAGES)
@@ -105,7 +105,8 @@ class Writer:
     def _load_angles(self, item: Item) -> None:
         if self.rotation is not None:
             row, col = head_corner(self.k, item, self.output.problem, self.output.config)
-            self.rotation.load(row, col)
+            for index in range(len(self.rotation.parts)):
+                self.rotation.load(index, row, col + index * self.output.cols)
 
     def store(self, chunks: Chunks, item: Item) -> None:
         """Store this CTA's tile, or add it to the workspace, whose sum the last slice stores."""
@@ -140,7 +141,7 @@ class Writer:
             k.gate(self.gated, registers)
             registers, col = self.gated, col // 2
         if self.rotation is not None:
-            self.rotation.rotate(item, registers, col)
+            self.rotation.rotate(item.rotated, registers, col // self.output.cols)
         target = output.c_global[row, first + col]
         if not self.by_tma:
             k.store(target, registers)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels.gemm.candidates import candidates
@@ -59,15 +58,6 @@ class Gemm(Kernel[GemmConfig]):
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
     native = NATIVE
-
-    def candidates(self, machine: Machine, params: Mapping[str, Any], mode: str = "simt") -> list[Any]:
-        """Return the configurations worth trying. Raises UserError for an epilogue that mode fiber does not have."""
-        if mode == "fiber" and self.problem(params).epilogue != "none":
-            raise UserError(
-                f"the FIBER-native GEMM has no epilogue {self.problem(params).epilogue!r}",
-                hint="leave --mode out, or epilogue",
-            )
-        return super().candidates(machine, params, mode)
 
     def problem(self, params: Mapping[str, Any]) -> GemmProblem:
         """Return the checked problem."""

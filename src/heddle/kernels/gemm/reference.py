@@ -25,14 +25,21 @@ def reference(problem: GemmProblem, seed: int) -> tuple[dict[str, NDArray[Any]],
     b = generator.standard_normal((problem.n, problem.k)).astype(dtype)
     product = a.astype(np.float64) @ b.astype(np.float64).T
     inputs = {"A": a, "B": b}
+    if problem.rotated:
+        inputs[TABLE] = angles(problem).astype(dtype)
+    return inputs, {"C": epilogue(product, problem, inputs.get(TABLE))}
+
+
+def epilogue(
+    product: NDArray[np.float64], problem: GemmProblem, table: NDArray[Any] | None = None
+) -> NDArray[np.float64]:
+    """Return C of the product A B^T; `table`: cosines and sines [m, head_dim], with rope."""
     if problem.gated:
         pairs = product.reshape(problem.m, -1, 2, GATE_COLUMNS)
         gate, other = pairs[:, :, 0], pairs[:, :, 1]
-        product = (gate / (1 + np.exp(-gate)) * other).reshape(problem.m, problem.output_cols)
-    if problem.rotated:
-        inputs[TABLE] = angles(problem).astype(dtype)
-        product = _rotated(product, inputs[TABLE].astype(np.float64), problem)
-    return inputs, {"C": product}
+        gated: NDArray[np.float64] = (gate / (1 + np.exp(-gate)) * other).reshape(problem.m, problem.output_cols)
+        return gated
+    return product if table is None else _rotated(product, table.astype(np.float64), problem)
 
 
 def angles(problem: GemmProblem) -> NDArray[np.float64]:

@@ -8,9 +8,11 @@ with cosine and sine of each pair side by side, of the type of C (as inference s
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from heddle.errors import UserError
 from heddle.kernels.gemm.shape import GemmProblem
-from heddle.lang import Builder, GlobalHandle, Index, Item, RegisterHandle, RegisterPart
+from heddle.lang import Builder, GlobalHandle, Index, RegisterHandle, RegisterPart
 
 TABLE = "T"
 BASE = 10000.0
@@ -51,23 +53,29 @@ def check_tile(problem: GemmProblem, tile_n: int, cluster_n: int = 1, *, wide: b
         )
 
 
+def fits_heads(problem: GemmProblem, tile_n: int) -> bool:
+    """Return whether tiles of so many columns keep the rule of `check_tile`."""
+    try:
+        check_tile(problem, tile_n)
+    except UserError:
+        return False
+    return True
+
+
 class Rotation:
-    """Cosines and sines of one tile in registers: of its `span` columns, in parts of `cols`."""
+    """`count` tiles of cosines and sines in registers, each for so many columns of a tile of the product."""
 
     def __init__(
-        self, k: Builder, angles: GlobalHandle, name: str, shape: tuple[int, int], span: int, warps: tuple[int, int]
+        self, k: Builder, angles: GlobalHandle, name: str, shape: tuple[int, int], count: int, warps: tuple[int, int]
     ) -> None:
-        self.k, self.angles, self.cols = k, angles, shape[1]
-        dtype = angles.tensor.dtype
-        self.parts = [k.registers(f"{name}_angles{i}", shape, dtype, warps=warps) for i in range(span // shape[1])]
+        self.k, self.angles, dtype = k, angles, angles.tensor.dtype
+        self.parts = [k.registers(f"{name}_angles{i}", shape, dtype, warps=warps) for i in range(count)]
 
-    def load(self, row: Index, col: Index) -> None:
-        """Load the parts, ahead of time and so for V, too; `col` is that of the head in which the tile begins."""
-        for index, part in enumerate(self.parts):
-            self.k.load(part, self.angles[row, col + index * self.cols])
+    def load(self, index: int, row: Index, col: Index) -> None:
+        """Load a tile, ahead of time and so for V, too; `col` is that of the head."""
+        self.k.load(self.parts[index % len(self.parts)], self.angles[row, col])
 
-    def rotate(self, item: Item, registers: RegisterHandle | RegisterPart, col: int) -> None:
-        """Rotate columns of an item's tile, in place, from its column `col` on; those of V stay as they are."""
-        with self.k.when(item.rotated):
-            part = self.parts[col // self.cols % len(self.parts)]
-            self.k.elementwise("rotate", registers, registers, part)
+    def rotate(self, rotated: Index | bool, registers: RegisterHandle | RegisterPart, index: int) -> None:
+        """Rotate columns in place by a tile that has been loaded, if the item is `rotated`: V stays as it is."""
+        with self.k.when(rotated) if isinstance(rotated, Index) else nullcontext():
+            self.k.elementwise("rotate", registers, registers, self.parts[index % len(self.parts)])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from heddle.errors import UserError
 from heddle.kernels._limits import check_item_count
+from heddle.kernels.gemm.fiber_epilogue import FiberEpilogue, FiberProduct
 from heddle.lang import Builder, Item, kernel
 
 TILE_M = 128
@@ -29,16 +30,12 @@ TEMPORARIES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiberGemm:
-    """C = A B^T with A [m, k] and B [n, k] of 16-bit elements, in tiles of 128 x `tile_n`, on `fiber_threads`.
+class FiberGemm(FiberProduct):
+    """The product in tiles of 128 x `tile_n`, on `fiber_threads`.
 
     `stages`: tiles of A and B in shared memory; `fragments`: tiles of A in the pool.
     """
 
-    m: int
-    n: int
-    k: int
-    dtype: str = "bf16"
     tile_n: int = 256
     stages: int = 4
     fragments: int = 2
@@ -61,6 +58,7 @@ class FiberGemm:
         columns: dict[str, list[int]] = {}
         for slot, chosen in enumerate((first, second)):
             columns[f"row{slot}"], columns[f"col{slot}"] = [row for row, _ in chosen], [col for _, col in chosen]
+            columns |= self.item_columns(columns[f"col{slot}"], str(slot))
         rounds = blocks // self.fragments
         columns |= {"second": more, "rounds": [rounds] * len(first), "middle": [rounds - 2] * len(first)}
         return columns
@@ -72,7 +70,8 @@ class _Roles:
     def __init__(self, k: Builder, p: FiberGemm) -> None:
         self.k, self.p = k, p
         self.a_global, self.b_global = k.tensor("A", (p.m, p.k), p.dtype), k.tensor("B", (p.n, p.k), p.dtype)
-        self.c_global = k.tensor("C", (p.m, p.n), p.dtype, role="output")
+        span = min(p.tile_n, p.head_dim)
+        self.epilogue = FiberEpilogue(k, p.problem, (TILE_M, CHUNK), (GROUP, 1), span // CHUNK)
         self.a_shared = k.shared("a_shared", (TILE_M, TILE_K), p.dtype, stages=p.stages)
         self.b_shared = k.shared("b_shared", (p.tile_n, TILE_K), p.dtype, stages=p.stages)
         self.ring, self.full = k.ring("ring", p.stages), k.barrier("full", arrivals=1, stages=p.stages)
@@ -135,14 +134,19 @@ class _Roles:
         ring.advance()
 
     def store(self, item: Item, slot: int) -> None:
-        """Tensor to global memory."""
-        k, row, col = self.k, getattr(item, f"row{slot}"), getattr(item, f"col{slot}")
+        """Tensor to global memory, by way of the epilogue, whose cosines and sines are there before the sums."""
+        k, p, problem = self.k, self.p, self.p.problem
+        row, col = getattr(item, f"row{slot}"), getattr(item, f"{'output_' if problem.gated else ''}col{slot}")
+        rotated = getattr(item, f"rotated{slot}") if problem.rotated else False
+        for first in range(0, min(p.tile_n, p.head_dim), CHUNK):
+            self.epilogue.load(row, getattr(item, f"head_col{slot}"), first)
         self.issued[slot].take()
-        for first in range(0, self.p.tile_n, CHUNK):
+        for first in range(0, p.tile_n, CHUNK):
             part, columns = self.part[first // CHUNK % 2], self.total[slot][:].columns(first, CHUNK)
             k.load(part, columns)
             k.set_busy_bit(columns, "empty")
-            k.store(self.c_global[row, col + first], part)
+            target = self.epilogue.c_global[row, col + first // (1 + problem.gated)]
+            k.store(target, self.epilogue.apply(part, first, rotated=rotated))
 
 
 @kernel
@@ -153,7 +157,7 @@ def gemm_sm100_fiber(k: Builder, problem: FiberGemm) -> None:
     roles = _Roles(k, problem)
     k.set_fiber_num(copy=1, fragments=GROUP, multiply=GROUP, store=GROUP)
     windows = {"copy": (0, TEMPORARIES), "fragments": (0, TEMPORARIES), "multiply": (0, TEMPORARIES)}
-    windows["store"] = (1, 3 * CHUNK + TEMPORARIES)
+    windows["store"] = (1, 3 * CHUNK + min(problem.tile_n, problem.head_dim) // 2 + TEMPORARIES)
     for name, (window, registers) in windows.items():
         with k.role(name, window=window, registers=registers):
             for item in k.work():

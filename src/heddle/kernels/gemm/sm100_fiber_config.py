@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
@@ -11,6 +11,7 @@ from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels.gemm.check import BARRIER_BYTES, check_problem
+from heddle.kernels.gemm.rope import check_tile, fits_heads
 from heddle.kernels.gemm.shape import GemmProblem
 from heddle.kernels.gemm.sm100_fiber import CHUNK, SLOTS, TILE_K, TILE_M, FiberGemm, gemm_sm100_fiber
 from heddle.machine.spec import Machine
@@ -52,10 +53,7 @@ def build(problem: GemmProblem, config: FiberGemmConfig, machine: Machine, param
     _check_problem(problem, machine)
     _check_config(problem, config, machine)
     kernel = FiberGemm(
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        dtype=problem.dtype,
+        **asdict(problem),
         tile_n=config.tile_n,
         stages=config.stages,
         fragments=FRAGMENTS,
@@ -66,7 +64,7 @@ def build(problem: GemmProblem, config: FiberGemmConfig, machine: Machine, param
 
 def _candidates(problem: GemmProblem, machine: Machine) -> Iterator[FiberGemmConfig]:
     for tile_n in COLUMNS:
-        if tile_n < 2 * problem.n or tile_n == min(COLUMNS):
+        if (tile_n < 2 * problem.n or tile_n == min(COLUMNS)) and fits_heads(problem, tile_n):
             yield FiberGemmConfig(tile_n=tile_n, stages=min(MAX_STAGES, _stages_that_fit(problem, tile_n, machine)))
 
 
@@ -90,6 +88,7 @@ def _check_config(problem: GemmProblem, config: FiberGemmConfig, machine: Machin
     most = machine.tensor_memory_columns // SLOTS
     if config.tile_n % CHUNK or not CHUNK <= config.tile_n <= most:
         raise UserError(f"tile_n must be a multiple of {CHUNK} up to {most}, got {config.tile_n}")
+    check_tile(problem, config.tile_n)
     stages = _stages_that_fit(problem, config.tile_n, machine)
     if not 2 <= config.stages <= stages:
         raise UserError(

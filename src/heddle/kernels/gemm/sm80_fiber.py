@@ -15,9 +15,10 @@ from typing import Literal
 
 from heddle.errors import UserError
 from heddle.kernels._limits import check_item_count
+from heddle.kernels.gemm.fiber_epilogue import FiberEpilogue, FiberProduct
 from heddle.kernels.gemm.shape import GemmProblem, ceil_div
 from heddle.kernels.gemm.sm80 import lane_bytes
-from heddle.lang import Builder, Index, Item, kernel
+from heddle.lang import Builder, Index, Item, RegisterHandle, kernel
 
 ReadOf = Literal["own", "all"]
 
@@ -30,13 +31,19 @@ TILE_K = GROUP * STEP_K
 """Columns of a block of A and B: a step in each subpartition."""
 LOAD_REGISTERS = 24
 """Addresses and counters of a weft that copies and loads."""
+CHUNK = 32
+"""Columns that an epilogue works on at a time."""
 TEMPORARIES = 24
 """Registers of a weft that multiplies and stores, beside its sums."""
 
 
-def sum_registers(tile_m: int, tile_n: int) -> int:
-    """Return the registers that a weft that multiplies has: its sums, and what storing them takes."""
-    return tile_m * tile_n // (LANES * GROUP) + TEMPORARIES
+def sum_registers(tile_m: int, tile_n: int, problem: GemmProblem | None = None) -> int:
+    """Return the registers that a weft that multiplies has: its sums, and what the epilogue and storing them take."""
+    registers = tile_m * tile_n // (LANES * GROUP) + TEMPORARIES
+    if problem is None or problem.epilogue == "none":
+        return registers
+    beside = CHUNK + (CHUNK // 2 if problem.gated else min(tile_n, problem.head_dim) // 2)
+    return registers + tile_m * beside // (LANES * GROUP)
 
 
 def fragment_registers(tile_m: int, tile_n: int) -> int:
@@ -45,16 +52,13 @@ def fragment_registers(tile_m: int, tile_n: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiberGemm80:
-    """C = A B^T with A [m, k] and B [n, k] of 16-bit elements, in tiles of `tile_m` x `tile_n`.
+class FiberGemm80(FiberProduct):
+    """The product in tiles of `tile_m` x `tile_n`.
 
     `stages`: blocks of A and B in shared memory. `fiber_threads`: of the whole chip, one an SM at most: products of two
     could reach the matrix units of the subpartitions in different orders.
     """
 
-    m: int
-    n: int
-    k: int
     dtype: str = "fp16"
     tile_m: int = 128
     tile_n: int = 128
@@ -74,6 +78,7 @@ class FiberGemm80:
             "row": [row for row, _ in tiles],
             "col": [col for _, col in tiles],
             "k_blocks": [blocks] * len(tiles),
+            **self.item_columns([col for _, col in tiles]),
         }
 
 
@@ -120,7 +125,8 @@ def gemm_sm80_fiber(k: Builder, p: FiberGemm80) -> None:
     k.work_items(p.items(), clusters=p.fiber_threads)
     a = _Operand(k, p, "A", (GROUP, 1), "own")
     b = _Operand(k, p, "B", (1, GROUP), "all")
-    c_global = k.tensor("C", (p.m, p.n), p.dtype, role="output")
+    epilogue = FiberEpilogue(k, p.problem, (p.tile_m, CHUNK), (GROUP, 1), min(p.tile_n, p.head_dim) // CHUNK)
+    chunk = k.registers("chunk", (p.tile_m, CHUNK), "fp32", warps=(GROUP, 1)) if p.epilogue != "none" else None
     total = k.registers("total", (p.tile_m, p.tile_n), "fp32", warps=(GROUP, 1))
 
     k.set_fiber_num(begin=1, load_a=GROUP, load_b=GROUP, multiply=GROUP)
@@ -136,11 +142,29 @@ def gemm_sm80_fiber(k: Builder, p: FiberGemm80) -> None:
         for item in k.work():
             b.load(item, item.col)
 
-    with k.role("multiply", window=1, registers=sum_registers(p.tile_m, p.tile_n)):
+    with k.role("multiply", window=1, registers=sum_registers(p.tile_m, p.tile_n, p.problem)):
         for item in k.work():
             k.fill(total)
             for _ in k.range(item.k_blocks):
                 k.mma(total, a.fragments, b.fragments)
                 k.set_busy_bit(a.fragments, "empty")
                 k.set_busy_bit(b.fragments, "empty")
-            k.store(c_global[item.row, item.col], total)
+            if chunk is None:
+                k.store(epilogue.c_global[item.row, item.col], total)
+            else:
+                _store(k, p, item, epilogue, chunk, total)
+
+
+def _store(
+    k: Builder, p: FiberGemm80, item: Item, epilogue: FiberEpilogue, chunk: RegisterHandle, total: RegisterHandle
+) -> None:
+    """A tile on its way out, some columns at a time; A100 has no registers for sums of two tiles."""
+    problem = p.problem
+    col = item.output_col if problem.gated else item.col
+    rotated = item.rotated if problem.rotated else False
+    for first in range(0, min(p.tile_n, p.head_dim), CHUNK):
+        epilogue.load(item.row, item.head_col, first)
+    for first in range(0, p.tile_n, CHUNK):
+        k.elementwise("copy", chunk, total.columns(first, CHUNK))
+        target = epilogue.c_global[item.row, col + first // (1 + problem.gated)]
+        k.store(target, epilogue.apply(chunk, first, rotated=rotated))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels.gemm.check import check_problem
+from heddle.kernels.gemm.rope import check_tile, fits_heads
 from heddle.kernels.gemm.shape import GemmProblem
 from heddle.kernels.gemm.sm80_fiber import (
     TILE_K,
@@ -67,10 +68,7 @@ def build(problem: GemmProblem, config: FiberGemm80Config, machine: Machine, par
     return gemm_sm80_fiber.build(
         "sm_80",
         FiberGemm80(
-            m=problem.m,
-            n=problem.n,
-            k=problem.k,
-            dtype=problem.dtype,
+            **asdict(problem),
             tile_m=config.tile_m,
             tile_n=config.tile_n,
             stages=config.stages,
@@ -84,8 +82,13 @@ def _candidates(problem: GemmProblem, machine: Machine) -> Iterator[FiberGemm80C
     for tile_m, tile_n in TILES:
         fits = (tile_m < 2 * problem.m or tile_m == ROWS) and (tile_n < 2 * problem.n or tile_n == COLUMNS)
         stages = min(MAX_STAGES, _stages_that_fit(problem, tile_m, tile_n, machine))
+        fits = fits and fits_heads(problem, tile_n) and _registers(problem, tile_m, tile_n) <= USABLE_REGISTERS
         if fits and stages >= 2:
             yield FiberGemm80Config(tile_m=tile_m, tile_n=tile_n, stages=stages)
+
+
+def _registers(problem: GemmProblem, tile_m: int, tile_n: int) -> int:
+    return max(sum_registers(tile_m, tile_n, problem), fragment_registers(tile_m, tile_n))
 
 
 def _stages_that_fit(problem: GemmProblem, tile_m: int, tile_n: int, machine: Machine) -> int:
@@ -104,7 +107,8 @@ def _check_config(problem: GemmProblem, config: FiberGemm80Config, machine: Mach
         raise UserError(f"tile_m and tile_n are multiples of {ROWS}, {COLUMNS}; got {config.tile_m}, {config.tile_n}")
     if config.tile_n > MOST_COLUMNS:
         raise UserError(f"tile_n is up to {MOST_COLUMNS}, the columns of one product; got {config.tile_n}")
-    needed = max(f(config.tile_m, config.tile_n) for f in (sum_registers, fragment_registers))
+    check_tile(problem, config.tile_n)
+    needed = _registers(problem, config.tile_m, config.tile_n)
     if needed > USABLE_REGISTERS:
         raise UserError(
             f"a tile of {config.tile_m} x {config.tile_n} needs {needed} registers in one window of each subpartition, "

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from heddle.kernels.gemm.sm90_fiber_memory import Memory
 from heddle.kernels.gemm.sm90_fiber_shape import BLOCK_M, GROUP, TILE_K, FiberGemm
-from heddle.lang import Builder, Item, kernel
+from heddle.lang import Builder, Item, RegisterHandle, kernel
 
 COPY_REGISTERS = 4
 """Registers of a role that copies."""
 TURN_REGISTERS = 4
 """Registers of a role that multiplies, beside its tile."""
-STORE_REGISTERS = 12
-"""Registers of the role that stores, beside its chunk: addresses."""
 
 
 class _Turns:
@@ -63,8 +61,12 @@ class _Roles:
             [k.registers(f"partial_{g}_{part}", tile, "fp32", warps=(GROUP, 1)) for part in range(p.parts)]
             for g in groups
         ]
-        self.out = k.registers("out", tile, p.dtype, warps=(GROUP, 1))
+        self.out = self._registers("out", p.part_n, p.dtype) if p.epilogue == "none" else None
+        self.sums = None if self.out is not None else self._registers("sums", p.columns, "fp32")
         self.turns = _Turns(k, p.groups)
+
+    def _registers(self, name: str, cols: int, dtype: str) -> RegisterHandle:
+        return self.k.registers(name, (BLOCK_M, cols), dtype, warps=(GROUP, 1))
 
     def multiply(self, item: Item, g: int) -> None:
         """Add up the tile in own registers; the last block's last step hands each part over."""
@@ -100,12 +102,51 @@ class _Roles:
 
     def store(self, item: Item) -> None:
         """Pool to the way out, in the order in which parts are handed over."""
-        k = self.k
         for part in range(self.p.parts):
             for g, total in enumerate(self.total):
-                k.elementwise("cast", self.out, total[0])
-                k.set_busy_bit(total[0], "empty")
-                self.memory.put(item, g, part, self.out)
+                self._store_part(item, g, part, total[0])
+
+    def _store_part(self, item: Item, g: int, part: int, total: RegisterHandle) -> None:
+        k, memory = self.k, self.memory
+        if self.out is not None:
+            k.elementwise("cast", self.out, total)
+            k.set_busy_bit(total, "empty")
+            memory.begin_chunk()
+            memory.put(item, g, part, self.out)
+        else:
+            memory.begin_chunk()
+            self._finish(item, g, part, total)
+        memory.end_chunk()
+
+    def _finish(self, item: Item, g: int, part: int, total: RegisterHandle) -> None:
+        """The epilogue; tiles of V have a copy of the code without rotation, as what is given back is read in one."""
+        if not self.p.problem.rotated:
+            self._columns(item, g, part, total, rotated=False)
+            return
+        with self.k.when(item.rotated):
+            self._columns(item, g, part, total, rotated=True)
+        with self.k.when(item.plain):
+            self._columns(item, g, part, total, rotated=False)
+
+    def _columns(self, item: Item, g: int, part: int, total: RegisterHandle, *, rotated: bool) -> None:
+        """Some columns at a time, with the next cosines and sines on their way."""
+        k, p, memory, epilogue = self.k, self.p, self.memory, self.memory.epilogue
+        assert self.sums is not None
+        first, width = part * p.part_n, p.columns
+
+        def load(col: int) -> None:
+            if rotated:
+                epilogue.load(memory.row(item, g), item.head_col, first + col)
+
+        load(0)
+        for col in range(0, p.part_n, width):
+            if col + width < p.part_n:
+                load(col + width)
+            k.elementwise("copy", self.sums, total.columns(col, width))
+            if col + width == p.part_n:
+                k.set_busy_bit(total, "empty")
+            done = epilogue.apply(self.sums, first + col, rotated=rotated)
+            memory.put(item, g, part, done, col // (1 + p.problem.gated))
 
 
 @kernel
@@ -140,6 +181,6 @@ def gemm_sm90_fiber(k: Builder, problem: FiberGemm) -> None:
         for item in k.work():
             roles.fragments(item)
 
-    with k.role("store", window=1, registers=problem.part_n // 4 + STORE_REGISTERS):
+    with k.role("store", window=1, registers=problem.store_registers):
         for item in k.work():
             roles.store(item)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels.gemm.check import BARRIER_BYTES, check_problem
+from heddle.kernels.gemm.rope import check_tile, fits_heads
 from heddle.kernels.gemm.shape import GemmProblem
 from heddle.kernels.gemm.sm90_fiber import gemm_sm90_fiber
-from heddle.kernels.gemm.sm90_fiber_shape import BLOCK_M, PART_N, TILE_K, FiberGemm
+from heddle.kernels.gemm.sm90_fiber_shape import BLOCK_M, EPILOGUE_N, PART_N, TILE_K, FiberGemm
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
@@ -65,10 +66,7 @@ def build(problem: GemmProblem, config: FiberGemmConfig, machine: Machine, param
 def _kernel(problem: GemmProblem, config: FiberGemmConfig, machine: Machine) -> FiberGemm:
     """The kernel, with a second chunk of C in shared memory where there is room for it."""
     kernel = FiberGemm(
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        dtype=problem.dtype,
+        **asdict(problem),
         tile_n=config.tile_n,
         stages=config.stages,
         groups=config.groups,
@@ -86,9 +84,15 @@ def _candidates(problem: GemmProblem, machine: Machine) -> Iterator[FiberGemmCon
                 config = FiberGemmConfig(tile_n=tile_n, stages=MAX_STAGES, groups=groups, cluster=cluster)
                 stages = min(MAX_STAGES, _most_stages(_kernel(problem, config, machine), machine))
                 wide = tile_n >= 2 * problem.n and tile_n > min(COLUMNS)
+                fits = fits_heads(problem, tile_n) and (problem.epilogue == "none" or _even(tile_n))
                 tall = cluster > 1 and problem.m <= BLOCK_M * groups
-                if stages >= 2 and not wide and not tall:
+                if stages >= 2 and fits and not wide and not tall:
                     yield replace(config, stages=stages)
+
+
+def _even(tile_n: int) -> bool:
+    """Whether a part of a tile has a whole number of what an epilogue works on."""
+    return tile_n % (EPILOGUE_N if tile_n <= PART_N else 2 * EPILOGUE_N) == 0
 
 
 def _most_stages(kernel: FiberGemm, machine: Machine) -> int:
@@ -112,6 +116,12 @@ def _check_config(problem: GemmProblem, config: FiberGemmConfig, machine: Machin
     if config.tile_n % step or not 8 <= config.tile_n <= max(COLUMNS):
         raise UserError(
             f"tile_n must be a multiple of 8 up to {PART_N}, or of 16 up to {max(COLUMNS)}; got {config.tile_n}"
+        )
+    check_tile(problem, config.tile_n)
+    if problem.epilogue != "none" and not _even(config.tile_n):
+        raise UserError(
+            f"{problem.epilogue} works on {EPILOGUE_N} columns of a part of a tile at a time: tile_n is a multiple of "
+            f"{EPILOGUE_N} up to {PART_N}, or of {2 * EPILOGUE_N}; got {config.tile_n}"
         )
     most = _most_stages(_kernel(problem, config, machine), machine)
     if not 2 <= config.stages <= most:

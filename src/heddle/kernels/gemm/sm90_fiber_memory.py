@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from heddle.ir.dtypes import dtype_bytes
+from heddle.kernels.gemm.fiber_epilogue import FiberEpilogue
 from heddle.kernels.gemm.sm90_fiber_shape import BLOCK_M, GROUP, STRIP_BYTES, TILE_K, FiberGemm
-from heddle.lang import Builder, Cta, GlobalBox, Index, Item, RegisterHandle, SharedBox
+from heddle.lang import Builder, Cta, GlobalBox, Index, Item, RegisterHandle, RegisterPart, SharedBox
 
 
 class Memory:
@@ -16,7 +17,8 @@ class Memory:
     def __init__(self, k: Builder, p: FiberGemm) -> None:
         self.k, self.p = k, p
         self.a_global, self.b_global = k.tensor("A", (p.m, p.k), p.dtype), k.tensor("B", (p.n, p.k), p.dtype)
-        self.c_global = k.tensor("C", (p.m, p.n), p.dtype, role="output")
+        self.epilogue = FiberEpilogue(k, p.problem, (BLOCK_M, p.columns), (GROUP, 1), ahead=2)
+        self.c_global = self.epilogue.c_global
         self.a = k.shared("a_shared", (p.tile_m, TILE_K), p.dtype, stages=p.stages)
         self.b = k.shared("b_shared", (p.tile_n, TILE_K), p.dtype, stages=p.stages)
         self.ring, self.full = k.ring("ring", p.stages), k.barrier("full", arrivals=1, stages=p.stages)
@@ -24,7 +26,7 @@ class Memory:
         self.empty = k.barrier("empty", arrivals=readers, stages=p.stages)
         self.everyone: Cta = "all" if p.cluster > 1 else "own"
         if p.by_bulk_copy:
-            self.chunk = k.shared("chunk", (BLOCK_M, p.part_n), p.dtype, stages=p.output_stages)
+            self.chunk = k.shared("chunk", (BLOCK_M, p.output_part_n), p.dtype, stages=p.output_stages)
             self.chunks = k.ring("chunks", p.output_stages)
             self.chunk_full = k.barrier("chunk_full", arrivals=GROUP, stages=p.output_stages)
             self.chunk_empty = k.barrier("chunk_empty", arrivals=1, stages=p.output_stages)
@@ -69,17 +71,28 @@ class Memory:
         self.empty.arrive(self.ring, cta=self.everyone)
         self.ring.advance()
 
-    def put(self, item: Item, group: int, part: int, out: RegisterHandle) -> None:
-        """A chunk of C on its way out: to shared memory where bulk copies can store it, else to global memory."""
-        k = self.k
-        if not self.p.by_bulk_copy:
-            k.store(self._corner(item, group, part), out)
-            return
-        self.chunk_empty.wait(self.chunks, flip=True)
-        k.store(self.chunk[self.chunks], out)
-        k.fence()
-        self.chunk_full.arrive(self.chunks)
-        self.chunks.advance()
+    def begin_chunk(self) -> None:
+        """Wait for room for a chunk of C, where chunks go through shared memory."""
+        if self.p.by_bulk_copy:
+            self.chunk_empty.wait(self.chunks, flip=True)
+
+    def put(self, item: Item, group: int, part: int, out: RegisterHandle | RegisterPart, col: int = 0) -> None:
+        """Columns of a chunk on their way out, from its column `col` of C on: to shared memory where bulk copies can.
+
+        Else to global memory.
+        """
+        cols = out.cols if isinstance(out, RegisterPart) else out.tile.cols
+        if self.p.by_bulk_copy:
+            self.k.store(self.chunk[self.chunks].part(col=col, cols=cols), out)
+        else:
+            self.k.store(self._corner(item, group, part, col), out)
+
+    def end_chunk(self) -> None:
+        """Let the chunk be stored."""
+        if self.p.by_bulk_copy:
+            self.k.fence()
+            self.chunk_full.arrive(self.chunks)
+            self.chunks.advance()
 
     def drain(self, item: Item) -> None:
         """Chunks of C from shared to global memory."""
@@ -87,15 +100,20 @@ class Memory:
         for part in range(self.p.parts):
             for group in range(self.p.groups):
                 self.chunk_full.wait(self.chunks)
-                for col in range(0, self.p.part_n, strip):
-                    box = self.chunk[self.chunks].part(col=col, cols=min(strip, self.p.part_n - col))
+                for col in range(0, self.p.output_part_n, strip):
+                    box = self.chunk[self.chunks].part(col=col, cols=min(strip, self.p.output_part_n - col))
                     k.tma_store(self._corner(item, group, part, col), box)
                 k.tma_store_wait(pending=0)
                 self.chunk_empty.arrive(self.chunks)
                 self.chunks.advance()
 
+    def row(self, item: Item, group: int) -> Index:
+        """The first row of C that a group makes."""
+        return self._row(item) + group * BLOCK_M
+
     def _corner(self, item: Item, group: int, part: int, col: int = 0) -> GlobalBox:
-        return self.c_global[self._row(item) + group * BLOCK_M, item.col + (part * self.p.part_n + col)]
+        first = item.output_col if self.p.problem.gated else item.col
+        return self.c_global[self.row(item, group), first + (part * self.p.output_part_n + col)]
 
     def _row(self, item: Item) -> Index:
         return item.row + self.k.cta_rank * self.p.tile_m if self.p.cluster > 1 else item.row

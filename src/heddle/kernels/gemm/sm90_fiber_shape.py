@@ -8,6 +8,7 @@ from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.kernels._limits import check_item_count
 from heddle.kernels.gemm.epilogue import TMA_ALIGNMENT_BYTES
+from heddle.kernels.gemm.fiber_epilogue import FiberProduct
 from heddle.kernels.gemm.raster import grouped_order
 from heddle.kernels.gemm.shape import ceil_div
 
@@ -22,19 +23,20 @@ GROUP = 4
 PART_N = 128
 """Columns that are handed over at once, at most: the pool holds one such part for each group."""
 
+STORE_REGISTERS = 12
+"""Registers of the role that stores, beside what it stores: addresses."""
+EPILOGUE_N = 32
+"""Columns that an epilogue works on at a time: their registers are no more than those of a part of C."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiberGemm:
-    """C = A B^T with A [m, k] and B [n, k] of 16-bit elements, in tiles of 64 `groups` x `tile_n`, on `fiber_threads`.
+class FiberGemm(FiberProduct):
+    """The product in tiles of 64 `groups` x `tile_n`, on `fiber_threads`.
 
     `stages`: slices of A and B in shared memory. `groups`: of four wefts that multiply, 1 or 2. `cluster`: CTAs, one
     above the other, that share slices of B. `output_stages`: chunks of C in shared memory.
     """
 
-    m: int
-    n: int
-    k: int
-    dtype: str = "bf16"
     tile_n: int = 128
     stages: int = 4
     groups: int = 2
@@ -58,9 +60,25 @@ class FiberGemm:
         return self.tile_n // self.parts
 
     @property
+    def columns(self) -> int:
+        """Columns that an epilogue works on at a time; all of a part without one."""
+        return self.part_n if self.epilogue == "none" else min(self.part_n, EPILOGUE_N)
+
+    @property
+    def store_registers(self) -> int:
+        """Registers of the role that stores: a part of C, or sums with two tiles of cosines and sines; addresses."""
+        beside = 0 if self.epilogue == "none" else self.columns // 2 + 2 * self.columns // 4
+        return max(self.part_n // 4, beside) + STORE_REGISTERS
+
+    @property
+    def output_part_n(self) -> int:
+        """Columns of C that a part gives."""
+        return self.part_n // 2 if self.problem.gated else self.part_n
+
+    @property
     def by_bulk_copy(self) -> bool:
         """Whether C is stored by bulk copies, which need rows that begin at multiples of 16 bytes."""
-        return self.n * dtype_bytes(self.dtype) % TMA_ALIGNMENT_BYTES == 0
+        return self.problem.output_cols * dtype_bytes(self.dtype) % TMA_ALIGNMENT_BYTES == 0
 
     @property
     def stage_bytes(self) -> int:
@@ -71,7 +89,7 @@ class FiberGemm:
     def output_bytes(self) -> int:
         """Bytes of shared memory for chunks of C."""
         chunks = self.output_stages if self.by_bulk_copy else 0
-        return chunks * BLOCK_M * self.part_n * dtype_bytes(self.dtype)
+        return chunks * BLOCK_M * self.output_part_n * dtype_bytes(self.dtype)
 
     @property
     def clusters(self) -> int:
@@ -93,4 +111,5 @@ class FiberGemm:
             "row": (order[:, 0] * height).tolist(),
             "col": (order[:, 1] * width).tolist(),
             "k_blocks": [blocks] * len(order),
+            **self.item_columns((order[:, 1] * width).tolist()),
         }

@@ -1,0 +1,1 @@
+"""Parts of Llama models, and whole ones, as sequences of launches."""
