@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,45 @@ def test_small_batches_groups_and_slices_are_right(params: dict[str, int]) -> No
     assert (row["passed"], row["hazards"]) == (True, [])
 
 
+@pytest.mark.parametrize("scheme", ["aqlm_1x16", "aqlm_2x8"])
+def test_look_ups_are_right(scheme: str) -> None:
+    row = check(request("w4a16", "a100", texts={**SMALL, "m": 70, "n": 136, "k": 256, "scheme": scheme}))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+@pytest.mark.parametrize(("gpu", "scheme"), [("h100", "awq"), ("b200", "aqlm_2x8")])
+def test_later_gpus_run_the_same_code(gpu: str, scheme: str) -> None:
+    row = check(request("w4a16", gpu, texts={**SMALL, "m": 20, "n": 136, "k": 256, "scheme": scheme}))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_a_slice_of_look_ups_is_right_where_all_stages_are_on_their_way_at_once() -> None:
+    row = check(
+        request("w4a16", "a100", texts={**SMALL, "m": 9, "n": 136, "k": 256, "scheme": "aqlm_1x16", "split_k": 2})
+    )
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "counts"),
+    [("aqlm_1x16", {"LDG": 8 + 2, "LDS": 0, "HADD2": 0}), ("aqlm_2x8", {"LDG": 2, "LDS": 16, "HADD2": 32})],
+)
+def test_a_lane_looks_up_one_entry_for_eight_weights_of_each_codebook(scheme: str, counts: dict[str, int]) -> None:
+    mix = Counter(main_loop(W4Config(tile_m=32, tile_n=128, stages=3, warps=4), scheme=scheme))
+    assert {op: mix[op] for op in counts} == counts  # 64 x 32 weights of a warp and stage: eight codes of a lane
+    assert mix["HMUL2"] == 4 * 8
+
+
+def test_an_entry_from_global_memory_moves_a_sector_and_one_from_shared_memory_has_a_copy_for_each_lane() -> None:
+    config = W4Config(tile_m=32, tile_n=128, stages=3, warps=4)
+    sizes = {"m": 64, "n": 128, "k": 512}
+    far = pipeline.compile_kernel("w4a16", machine("a100"), {**sizes, "scheme": "aqlm_1x16"}, config)
+    near = pipeline.compile_kernel("w4a16", machine("a100"), {**sizes, "scheme": "aqlm_2x8"}, config)
+    assert {i.bytes for i in far.instructions if i.stream and i.stream.name.startswith("K.")} == {32 * 32}
+    assert near.shared_memory_bytes - far.shared_memory_bytes == 512 * 16 * 8
+    assert {(i.bytes, i.conflict_ways) for i in near.instructions if i.op == "LDS"} == {(32 * 16, 1)}
+
+
 def test_main_loop_against_the_compiled_one() -> None:
     loop = main_loop(TILE)
     stages = TILE.stages - 1  # of a group of 128, in the body of the loop
@@ -81,8 +121,10 @@ def test_reference_and_interpreter_agree_on_the_packing() -> None:
     assert np.array_equal(dequantized(packed(weights).astype(np.float32), one, none), weights)
 
 
-def test_text_of_a_program_is_read_back() -> None:
-    program = pipeline.tile_program("w4a16", machine("a100"), {"m": 64, "n": 256, "k": 256}, TILE)
+@pytest.mark.parametrize("scheme", ["awq", "aqlm_1x16", "aqlm_2x8"])
+def test_text_of_a_program_is_read_back(scheme: str) -> None:
+    params = {"m": 64, "n": 256, "k": 256, "scheme": scheme}
+    program = pipeline.tile_program("w4a16", machine("a100"), params, replace(TILE, warps=8))
     assert parse_program(print_program(program)) == program
 
 
@@ -92,7 +134,7 @@ def test_text_of_a_program_is_read_back() -> None:
         ({"k": 1000}, "no multiple of the group"),
         ({"n": 100}, "columns in steps of 8"),
         ({"stages": 2, "tile_m": 64, "tile_n": 256, "warps": 4}, "groups of 128 end with them"),
-        ({"split_k": 9, "tile_m": 64, "tile_n": 256, "warps": 4, "stages": 3, "k": 1024}, "groups to a slice"),
+        ({"split_k": 9, "tile_m": 64, "tile_n": 256, "warps": 4, "stages": 3, "k": 1024}, "blocks of 128 to a slice"),
         ({"tile_m": 128, "tile_n": 256, "warps": 4, "stages": 3}, "registers a thread"),
         ({"tile_m": 16, "tile_n": 200, "warps": 4, "stages": 3}, "16 columns or a multiple"),
     ],

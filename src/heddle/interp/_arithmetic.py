@@ -99,6 +99,15 @@ def dequantized(codes: Values, scale: Values, zero: Values) -> Values:
     return result
 
 
+def looked_up(codes: Values, scale: Values, book: Values, books: int) -> Values:
+    """Return the sums of entries [8 r, n] of `book` [entries, 8], times scale; `codes` [r, books n], side by side."""
+    rows, entries = codes.shape[0], book.shape[0] // books
+    numbers = codes.astype(np.int64).reshape(rows, -1, books) + entries * np.arange(books)
+    summed = rounded(book[numbers].sum(axis=2), "fp16")  # [r, n, 8]
+    result: Values = summed.transpose(0, 2, 1).reshape(rows * CODE_WEIGHTS, -1) * scale
+    return result
+
+
 def polynomial_exp2(x: Values) -> Values:
     """Return 2^x by range reduction and a polynomial of degree 3, as `passes.select.exponential` computes it."""
     floor = np.floor(np.maximum(x, _LEAST_EXPONENT))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.errors import InternalError, SourceLocation
-from heddle.interp._arithmetic import Values, dequantized, elementwise, gated, kept_elements, matrix_product
+from heddle.interp._arithmetic import Values, dequantized, elementwise, gated, kept_elements, looked_up, matrix_product
 from heddle.interp._arrays import Box, TileArray
 from heddle.interp._boxes import BoxMaker
 from heddle.interp._clocks import Knowledge
@@ -73,6 +73,7 @@ class Effects:
             "row_reduce": self._row_reduce,
             "gate": self._gate,
             "dequantize": self._dequantize,
+            "look_up": self._look_up,
             "mask": self._mask,
         }
 
@@ -141,6 +142,12 @@ class Effects:
     def _dequantize(self, doing: Doing) -> None:
         codes, scale, zero = (self._read(doing, access, doing.warp.cta) for access in doing.effect.reads)
         self._write(doing, doing.effect.writes[0], doing.warp.cta, dequantized(codes, scale, zero))
+
+    def _look_up(self, doing: Doing) -> None:
+        codes, scale, book = (self._read(doing, access, doing.warp.cta) for access in doing.effect.reads)
+        values = looked_up(codes, scale, book, int(doing.effect.params["books"]))
+        for access, part in zip(doing.effect.writes, np.split(values, 2), strict=True):
+            self._write(doing, access, doing.warp.cta, part)
 
     def _mask(self, doing: Doing) -> None:
         params, access = doing.effect.params, doing.effect.writes[0]

@@ -273,6 +273,24 @@ class Dequantize(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookUp(Op):
+    """[dst; upper] = sum of codebook entries * scale, 16 rows of fp16 each; an entry is eight weights of a column.
+
+    `src` [k / 8, books n] has the codes, those of a column's `books` codebooks side by side; `codebook` [entries, 8],
+    or in shared memory copies of it side by side, has one codebook under the other. `scale` has one row, a value of
+    each column. `src_row`: the first row of src that takes part.
+    """
+
+    dst: str
+    upper: str
+    src: str
+    scale: str
+    codebook: SharedRef | GlobalRef
+    books: int = 1
+    src_row: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mask(Op):
     """Set elements of a register tile that do not take part to `value`.
 

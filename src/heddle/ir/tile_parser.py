@@ -19,6 +19,7 @@ from heddle.ir.text_cursor import LineCursor
 from heddle.ir.tile_printer import (
     BODIES,
     DECLARATIONS,
+    GLOBAL,
     HEADER_SKIP,
     OPERATIONS,
     OWN,
@@ -163,6 +164,8 @@ class _Reader:
         readers: dict[str, Callable[[LineCursor], Any]] = {"where": self._location}
         if kind is tile.Mma:
             readers |= {"accumulate": _accumulate, "acc": _tmem_or_name, "a": _matrix_operand, "b": _second_operand}
+        elif kind is tile.LookUp:
+            readers["codebook"] = _codebook
         elif kind is tile.SetBusyBit:
             readers["tile"] = _tmem_or_name
         elif kind in (tile.Fill, tile.Mask):
@@ -229,4 +232,12 @@ def _second_operand(cursor: LineCursor) -> Any:
         if cursor.peek.text == word and cursor.after_peek.kind in ("name", "string"):
             cursor.take()
             return read_value(cursor, kind)
+    return read_value(cursor, tile.SharedRef)
+
+
+def _codebook(cursor: LineCursor) -> Any:
+    """Read a shared box, or one of a tensor after the word that says so."""
+    if cursor.peek.text == GLOBAL and cursor.after_peek.kind in ("name", "string"):
+        cursor.take()
+        return read_value(cursor, tile.GlobalRef)
     return read_value(cursor, tile.SharedRef)

@@ -40,6 +40,8 @@ TENSOR_MEMORY = "tensor_memory"
 """Stands before an A operand in tensor memory: a shared box looks the same."""
 POOL = "pool"
 """Stands before a B operand in the pool: a shared box looks the same."""
+GLOBAL = "global"
+"""Stands before a codebook in global memory: a shared box looks the same."""
 OWN = "registers"
 """Stands before a B operand in the role's own registers."""
 OPERATIONS: tuple[type[tile.Op], ...] = tuple(
@@ -107,6 +109,7 @@ def _fields(record: Any, skip: set[str], files: _Files) -> list[str]:
             continue
         place = f"{TENSOR_MEMORY} " if field.name == "a" and isinstance(value, tile.TmemRef) else ""
         place = f"{POOL} " if isinstance(value, tile.PoolRef) else place
+        place = f"{GLOBAL} " if field.name == "codebook" and isinstance(value, tile.GlobalRef) else place
         place = f"{OWN} " if isinstance(value, tile.OwnRef) else place
         texts.append(field.name if value is True else f"{field.name}={place}{_value(value, files)}")
     return texts

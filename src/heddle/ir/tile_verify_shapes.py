@@ -96,6 +96,30 @@ def _dequantize(op: tile.Dequantize, tiles: _Tiles) -> None:
         )
 
 
+def _look_up(op: tile.LookUp, tiles: _Tiles) -> None:
+    half, cols = tiles.shape(op.dst)
+    _equal(f"{op.upper!r}", tiles.shape(op.upper), (half, cols), op.where)
+    rows = 2 * half
+    code_rows, code_cols = tiles.shape(op.src)
+    entries = rows // tile.CODE_WEIGHTS
+    if rows % tile.CODE_WEIGHTS or not 0 <= op.src_row <= code_rows - entries or code_cols != op.books * cols:
+        raise UserError(
+            f"{op.dst!r} of {rows} x {cols} is not looked up by rows {op.src_row} to {op.src_row + entries} of "
+            f"{op.src!r} ({code_rows} x {code_cols})",
+            where=op.where,
+            hint=f"an entry is {tile.CODE_WEIGHTS} weights of a column, of each of {op.books} codebooks",
+        )
+    _equal(f"{op.scale!r}", tiles.shape(op.scale), (1, cols), op.where)
+    kind = tiles.dtype(op.src)
+    most = op.books * (1 << 8 * dtype_bytes(kind))
+    if not kind.startswith("uint") or op.codebook.rows > most or op.codebook.cols % tile.CODE_WEIGHTS:
+        raise UserError(
+            f"codes of {kind} choose among {most} entries of {tile.CODE_WEIGHTS} weights; the codebook is "
+            f"{op.codebook.rows} x {op.codebook.cols}",
+            where=op.where,
+        )
+
+
 def _overlays(program: tile.TileProgram) -> None:
     """A tile that overlays another has its stages and rows, and lies inside its columns."""
     for shared in program.shared:
@@ -316,5 +340,6 @@ _CHECKS: tuple[tuple[tuple[type[tile.Op], ...], Callable[[Any, _Tiles], None]], 
     ((tile.RowReduce,), _row_reduce),
     ((tile.Gate,), _gate),
     ((tile.Dequantize,), _dequantize),
+    ((tile.LookUp,), _look_up),
 )
 """What is checked of operations beside that their parts lie inside their tiles."""

@@ -8,7 +8,7 @@ from heddle.ir.tile_walk import register_reads, register_writes, walk
 
 BY_ROWS = (tile.LoadGlobal, tile.StoreGlobal, tile.Fill, tile.Elementwise, tile.RowReduce)
 """Operations on whole rows of a warp: nothing that knows matrix fragments."""
-BY_COLUMNS = (tile.LoadGlobal, tile.Elementwise, tile.Dequantize)
+BY_COLUMNS = (tile.LoadGlobal, tile.Elementwise, tile.Dequantize, tile.LookUp)
 """Operations on the columns that a warp multiplies with, beside the product itself."""
 
 

@@ -78,6 +78,8 @@ def register_reads(op: tile.Op) -> tuple[str, ...]:
         return op.sources
     if isinstance(op, tile.Dequantize):
         return (op.src, op.scale, op.zero)
+    if isinstance(op, tile.LookUp):
+        return (op.src, op.scale)
     if isinstance(op, tile.Mma):
         reads = [name for name in (op.a, op.plus if op.accumulate else None) if isinstance(name, str)]
         reads += [op.b.tile] if isinstance(op.b, tile.PoolRef | tile.OwnRef) else []
@@ -90,6 +92,8 @@ def register_writes(op: tile.Op) -> tuple[str, ...]:
     """Return the register tiles that an operation writes."""
     if isinstance(op, tile.Mma):
         return tuple(name for name in (op.acc, op.plus) if isinstance(name, str))
+    if isinstance(op, tile.LookUp):
+        return (op.dst, op.upper)
     loads = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory
     writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask | tile.Gate | tile.Dequantize
     return (op.dst,) if isinstance(op, writers) else ()

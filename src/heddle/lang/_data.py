@@ -314,6 +314,40 @@ class DataOps(SyncOps):
             tile.Dequantize(dst=dst_name, src=names[0], scale=names[1], zero=names[2], src_row=row, where=caller())
         )
 
+    def look_up(
+        self,
+        dst: tuple[RegisterHandle, RegisterHandle],
+        src: RegisterHandle,
+        scale: RegisterHandle,
+        codebook: SharedBox | GlobalBox,
+        *,
+        books: int = 1,
+        row: int = 0,
+    ) -> None:
+        """Compute dst = sum of codebook entries * scale, by codes whose rows lie in `src` from `row` on.
+
+        dst are the first and the second 16 of 32 rows of k, [16, n], fp16; src [k / 8, books n] has the codes of a
+        column side by side; `codebook` [entries, 8] is a box in global memory, or copies side by side in shared memory,
+        one codebook under the other; `scale` [1, n].
+        """
+        parts, names = [_whole(t, "a destination") for t in dst], [_whole(t, "a source") for t in (src, scale)]
+        if isinstance(codebook, GlobalBox):
+            book: tile.SharedRef | tile.GlobalRef = codebook.reference(*codebook.tensor.shape[-2:])
+        else:
+            book = codebook.ref
+        self._emit(
+            tile.LookUp(
+                dst=parts[0],
+                upper=parts[1],
+                src=names[0],
+                scale=names[1],
+                codebook=book,
+                books=books,
+                src_row=row,
+                where=caller(),
+            )
+        )
+
     def row_reduce(
         self,
         function: str,

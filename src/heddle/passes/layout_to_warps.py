@@ -27,6 +27,7 @@ from heddle.ir.tile import (
     LoadGlobal,
     LoadShared,
     LoadTensorMemory,
+    LookUp,
     Mask,
     Mma,
     Op,
@@ -48,7 +49,8 @@ from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
 
 LANES = 32
 REGISTER_BYTES = 4
-OLDER = {"sm_90": ("sm_80",)}  # what a machine runs besides code for itself: it has mma.sync and cp.async, too
+OLDER = {"sm_90": ("sm_80",), "sm_100": ("sm_80",)}
+"""What a machine runs besides code for itself: it has mma.sync and cp.async, too."""
 ATOM_ROWS, ATOM_COLS = 16, 8  # accumulator atom of mma.sync and wgmma (PTX ISA)
 ATOM_LANE_COLS = 2  # columns of an atom that a lane has (PTX ISA, matrix fragments)
 LANE_COLS = 8  # of the layout `rows`: columns of a lane side by side, 16 bytes of a 16-bit type
@@ -274,6 +276,8 @@ def _names(op: Op) -> tuple[str, ...]:
             return (dst, src)
         case Dequantize(dst=dst, src=src, scale=scale, zero=zero):
             return (dst, src, scale, zero)
+        case LookUp(dst=dst, upper=upper, src=src, scale=scale):
+            return (dst, upper, src, scale)
         case TakeToken(tile=name):
             return (name,)
         case Elementwise(dst=name, sources=sources):

@@ -16,6 +16,7 @@ TILES: tuple[tuple[int, int, int], ...] = (
     (64, 256, 4),
     (128, 128, 4),
     (128, 256, 8),
+    (64, 256, 8),
     (64, 128, 4),
     (32, 256, 4),
     (32, 128, 4),
@@ -45,13 +46,13 @@ def candidates(problem: W4Problem, machine: Machine) -> list[W4Config]:
 
 def _plain(problem: W4Problem) -> Iterable[W4Config]:
     least = min(rows for rows, _, _ in TILES)
-    of_group = problem.group // TILE_K
+    of_block = problem.block // TILE_K
     for rows, cols, warps in TILES:
         if rows >= 2 * problem.m and rows > least:
             continue  # more than half of the tile would lie outside
         for ahead in COPIES_AHEAD:
-            groups = max(1, min(ahead // of_group, problem.k // problem.group))
-            yield W4Config(tile_m=rows, tile_n=cols, warps=warps, stages=1 + groups * of_group)
+            blocks = max(1, min(ahead // of_block, problem.k // problem.block))
+            yield W4Config(tile_m=rows, tile_n=cols, warps=warps, stages=1 + blocks * of_block)
 
 
 def _slices(problem: W4Problem, config: W4Config, machine: Machine) -> Iterable[W4Config]:

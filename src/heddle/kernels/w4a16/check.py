@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from heddle.errors import UserError
 from heddle.kernels._limits import check_item_count
-from heddle.kernels.w4a16.items import item_count, tail_groups
-from heddle.kernels.w4a16.shape import TILE_K, W4Config, W4Problem
-from heddle.kernels.w4a16.sm80_awq import LANES, thread_registers
+from heddle.kernels.w4a16.items import item_count, tail_blocks
+from heddle.kernels.w4a16.shape import BOOKS, ENTRIES, TILE_K, W4Config, W4Problem
+from heddle.kernels.w4a16.sm80_aqlm import COPIES
+from heddle.kernels.w4a16.sm80_loop import LANES, thread_registers
 from heddle.machine.spec import Machine
 
 WARP_COLUMNS = 16
@@ -20,6 +21,13 @@ ELEMENT_BYTES = 2
 
 def check_problem(problem: W4Problem) -> None:
     """Raise UserError if the weights cannot be packed so; the message names the rule."""
+    if problem.looks_up:
+        if problem.k % TILE_K or problem.n % COLUMN_STEP:
+            raise UserError(
+                f"codes of AQLM are taken in steps of {TILE_K} along k and {COLUMN_STEP} columns; k = {problem.k}, "
+                f"n = {problem.n}"
+            )
+        return
     if problem.k % problem.group:
         raise UserError(
             f"k = {problem.k} is no multiple of the group, {problem.group}: scales belong to whole groups",
@@ -36,19 +44,24 @@ def check_config(problem: W4Problem, config: W4Config, machine: Machine) -> None
             raise UserError(f"{name} must be at least 1, got {getattr(config, name)}")
     _check_tile(config)
     _check_slices(problem, config)
-    needed, limit = thread_registers(config), machine.max_registers_per_thread
+    needed, limit = thread_registers(problem, config), machine.max_registers_per_thread
     if needed > limit:
         raise UserError(
             f"{config.label()} needs {needed} registers a thread; {machine.name} has {limit}",
             hint="use more warps or a smaller tile",
         )
-    shared = config.tile_m * TILE_K * ELEMENT_BYTES * config.stages
+    shared = config.tile_m * TILE_K * ELEMENT_BYTES * config.stages + _codebook_bytes(problem)
     if shared > machine.shared_memory_bytes_per_cta:
         raise UserError(
             f"{config.label()} takes {shared} bytes of shared memory; a CTA of {machine.name} has "
             f"{machine.shared_memory_bytes_per_cta}"
         )
     check_item_count(f"{config.label()} cuts {problem.m} x {problem.n}", item_count(problem, config))
+
+
+def _codebook_bytes(problem: W4Problem) -> int:
+    """Shared memory of the codebooks that lie there."""
+    return ENTRIES[problem.scheme] * COPIES * 8 * ELEMENT_BYTES if BOOKS.get(problem.scheme, 0) > 1 else 0
 
 
 def _check_tile(config: W4Config) -> None:
@@ -68,16 +81,16 @@ def _check_tile(config: W4Config) -> None:
 
 
 def _check_slices(problem: W4Problem, config: W4Config) -> None:
-    groups, tail = problem.k // problem.group, tail_groups(problem, config)
-    if config.stages < 2 or (config.stages - 1) * TILE_K % problem.group:
-        step = problem.group // TILE_K
+    blocks, tail = problem.k // problem.block, tail_blocks(problem, config)
+    if config.stages < 2 or (config.stages - 1) * TILE_K % problem.block:
+        step = problem.block // TILE_K
         raise UserError(
             f"stages are 1 more than a multiple of {step}, so that groups of {problem.group} end with them; got "
             f"{config.stages}"
         )
-    if groups // config.split_k < tail + (groups % config.split_k > 0):
+    if blocks // config.split_k < tail + (blocks % config.split_k > 0):
         raise UserError(
-            f"split_k = {config.split_k} leaves {groups // config.split_k} groups to a slice; {config.stages} stages "
-            f"need {tail}, or one more where slices differ",
+            f"split_k = {config.split_k} leaves {blocks // config.split_k} blocks of {problem.block} to a slice; "
+            f"{config.stages} stages need {tail}, or one more where slices differ",
             hint="use fewer slices or stages",
         )

@@ -15,6 +15,7 @@ from heddle.kernels.w4a16.check import check_config, check_problem
 from heddle.kernels.w4a16.items import work_items
 from heddle.kernels.w4a16.reference import reference
 from heddle.kernels.w4a16.shape import GROUPS, SCHEMES, TILE, W4Config, W4Problem
+from heddle.kernels.w4a16.sm80_aqlm import aqlm_sm80
 from heddle.kernels.w4a16.sm80_awq import awq_sm80
 from heddle.machine.spec import Machine
 
@@ -23,9 +24,7 @@ class W4Gemm(Kernel[W4Config]):
     """C[m, n] = A[m, k] W[k, n]; A and C fp16, W quantised, fp32 accumulation."""
 
     name = "w4a16"
-    summary = (
-        "C[m, n] = A[m, k] W[k, n], A and C fp16, weights of 4 bits with scales and zero points by groups of k (AWQ)"
-    )
+    summary = "C[m, n] = A[m, k] W[k, n], A and C fp16, weights of 4 bits (AWQ) or from codebooks (AQLM)"
     parameters = (
         Parameter("m", int, 4096, "rows of A and C: tokens"),
         Parameter("n", int, 4096, "columns of W and C"),
@@ -37,7 +36,7 @@ class W4Gemm(Kernel[W4Config]):
         Parameter("dtype", str, "fp16", "type of A, of scales and zero points, and of C", choices=("fp16",)),
     )
     tile = TILE
-    architectures = ("sm_80",)
+    architectures = ("sm_80", "sm_90", "sm_100")
     native: Mapping[str, Any] = {}
 
     def problem(self, params: Mapping[str, Any]) -> W4Problem:
@@ -56,7 +55,8 @@ class W4Gemm(Kernel[W4Config]):
         config = config or candidates(problem, machine)[0]
         check_config(problem, config, machine)
         items = work_items(problem, config, machine)
-        return awq_sm80.build("sm_80", problem, config, items, params={**self.check(params), "config": config.label()})
+        kernel = aqlm_sm80 if problem.looks_up else awq_sm80
+        return kernel.build("sm_80", problem, config, items, params={**self.check(params), "config": config.label()})
 
     def reference(
         self, params: Mapping[str, Any], seed: int = 0

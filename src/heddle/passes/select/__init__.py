@@ -22,6 +22,7 @@ from heddle.passes.select import (
     fiber_wmma,
     flow,
     gate,
+    look_up,
     paths,
     sm_80,
     sm_80_own,
@@ -74,6 +75,7 @@ GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
         t.Mma: sm_80_own.lower_mma,
         t.LoadShared: sm_80_own.lower_load_shared,
         t.Dequantize: dequantize.lower_dequantize,
+        t.LookUp: look_up.lower_look_up,
         FirstFragments: sm_80.lower_first_fragments,
     },
     "sm_90": {
