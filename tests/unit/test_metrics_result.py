@@ -122,7 +122,7 @@ def test_reasons_of_fiber_are_absent_from_simt_results() -> None:
 
 def test_every_number_of_a_result_is_in_the_registry() -> None:
     document = result_json(ran(), tiny.program(), H100, wall_s=1.0)
-    families = ("pipes.", "stalls_by_role.", "instructions.by_pipe.", "registers.by_role.")
+    families = ("pipes.", "stalls_by_role.", "instructions.by_pipe.", "instructions.by_role.", "registers.by_role.")
     for path, _ in flatten(document):
         if not path.startswith(families):
             assert path in METRICS, path

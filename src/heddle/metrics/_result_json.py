@@ -14,6 +14,7 @@ from heddle.metrics.read_ports import read_ports
 from heddle.metrics.registers import register_profile
 from heddle.metrics.roofline import roofline
 from heddle.metrics.speed_of_light import speed_of_light, verdict
+from heddle.metrics.supply import supply
 from heddle.metrics.synchronisation import synchronisation
 from heddle.sim.result import SimResult
 
@@ -80,12 +81,14 @@ def result_json(
         "stalls": stalls.stalls_total(result),
         "stalls_by_role": stalls.stalls_by_role(result, program),
         "traffic": _traffic(result),
+        "supply": supply(result, program, machine),
         "speed_of_light": [dataclasses.asdict(row) for row in speed_of_light(result, machine, clock)],
         "roofline": _roofline(result, program, machine, clock),
         "verdict": verdict(result, machine, clock),
         "instructions": {
             "total": result.warp_instructions,
             "by_pipe": _pipes.instructions_by_pipe(result, program, machine),
+            "by_role": stalls.issues_by_role(result, program),
         },
         "registers": _registers(result, program, profile),
         "simulation": _simulation(result, wall_s),

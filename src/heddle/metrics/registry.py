@@ -110,6 +110,24 @@ _PLAIN = (
     Metric("traffic.l2_read_bytes", "bytes", "loads", "Bytes loaded from L2; a multicast counts once."),
     Metric("traffic.l2_write_bytes", "bytes", "stores and reductions", "Bytes stored to L2."),
     Metric(
+        "supply.smem_read_bytes",
+        "bytes",
+        "loads + operands of products",
+        "Bytes that loads and products read from shared memory on the simulated SMs.",
+    ),
+    Metric(
+        "supply.register_read_bytes",
+        "bytes",
+        "registers read * 128",
+        "Bytes read from the register files of the simulated SMs: operands, and accumulators of products.",
+    ),
+    Metric(
+        "supply.read_port_cycles",
+        "cycles",
+        "sum over instructions of the reads of their fullest port",
+        "Cycles for which instructions take register read ports on the simulated SMs, four wefts that share one too.",
+    ),
+    Metric(
         "roofline.intensity.dram", "FLOP/byte", "useful FLOPs / traffic.dram_bytes", "Arithmetic intensity of DRAM."
     ),
     Metric("roofline.intensity.l2", "FLOP/byte", "useful FLOPs / traffic.l2_bytes", "Arithmetic intensity of L2."),
@@ -129,6 +147,7 @@ _PLAIN = (
         "sm__inst_executed.sum",
     ),
     Metric("instructions.by_pipe", "warp instructions", "count by pipe", "The same, by the pipe that executes them."),
+    Metric("instructions.by_role", "warp instructions", "count by role", "The same, by the role that issues them."),
     Metric(
         "registers.peak_live", "registers a thread", "maximum over instructions", "Most registers with a needed value."
     ),

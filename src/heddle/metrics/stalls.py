@@ -63,6 +63,11 @@ def stalls_by_role(result: SimResult, program: WarpProgram) -> dict[str, dict[st
     return {name: shares(row) for name, row in cycles_by_role(result, program).items()}
 
 
+def issues_by_role(result: SimResult, program: WarpProgram) -> dict[str, int]:
+    """Return the warp instructions that each role issued."""
+    return {name: int(row[Stall.SELECTED]) for name, row in cycles_by_role(result, program).items()}
+
+
 def by_instruction(result: SimResult, program: WarpProgram) -> list[dict[str, object]]:
     """Return one row an instruction: pc, op, source line, issues, warp cycles, share of all, and cycles by reason."""
     total = max(1, int(result.stalls_pc.sum()))

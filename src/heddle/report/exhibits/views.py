@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from heddle.errors import UserError
-from heddle.report.exhibits import fig1, table1
+from heddle.report.exhibits import fig1, fig2b, scaling, table1
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,8 +28,10 @@ class View:
 
 
 VIEWS = {
-    "table1": View(table1.show),
     "fig1": View(fig1.show, fig1.draw),
+    "fig2b": View(fig2b.show, fig2b.draw),
+    "table1": View(table1.show),
+    "scaling": View(scaling.show, scaling.draw),
 }
 
 
@@ -41,7 +43,7 @@ def report(answers: list[dict[str, Any]]) -> RenderableType:
 def _shown(answer: Answer) -> RenderableType:
     if "failed" in answer:
         return f"{answer['title']}: failed: {answer['failed']}"
-    return Group(VIEWS[answer["name"]].show(answer), f"({answer['where']} of the paper)", "")
+    return Group(VIEWS[answer["name"]].show(answer), f"in the paper: {answer['where']}", "")
 
 
 def check_drawable() -> None:

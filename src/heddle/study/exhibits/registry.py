@@ -8,10 +8,12 @@ from typing import Any
 from heddle.errors import HeddleError, unknown_name
 from heddle.study.exhibits._exhibit import Exhibit
 from heddle.study.exhibits.fig1 import FIG1
+from heddle.study.exhibits.fig2b import FIG2B
+from heddle.study.exhibits.scaling import SCALING
 from heddle.study.exhibits.table1 import TABLE1
 from heddle.study.pool import Progress
 
-EXHIBITS: dict[str, Exhibit] = {exhibit.name: exhibit for exhibit in (TABLE1, FIG1)}
+EXHIBITS: dict[str, Exhibit] = {exhibit.name: exhibit for exhibit in (FIG1, FIG2B, TABLE1, SCALING)}
 """In the order of the paper."""
 
 
