@@ -9,7 +9,14 @@ from heddle.errors import UserError, unknown_name
 from heddle.kernels._composite import Composite
 from heddle.kernels._kernel import Kernel
 from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
-from heddle.kernels.attention.backward_rows_kernel import CONVERT, GROUP_SUM, PREPROCESS
+from heddle.kernels.attention.backward_rows_kernel import (
+    CLEAR_KEYS,
+    CONVERT,
+    CONVERT_KEYS,
+    GROUP_SUM,
+    PREPROCESS,
+    PREPROCESS_FA3,
+)
 from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2, ATTENTION_LSE
 from heddle.kernels.gemm.kernel import Gemm
 from heddle.kernels.model.ffn import FFN
@@ -19,7 +26,10 @@ from heddle.kernels.w4a16.kernel import W4A16
 
 Entry = Kernel[Any] | Composite
 
-ATTENTIONS = (ATTENTION, ATTENTION_FA2, ATTENTION_LSE, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM)
+ATTENTIONS = (
+    *(ATTENTION, ATTENTION_FA2, ATTENTION_LSE, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM),
+    *(PREPROCESS_FA3, CLEAR_KEYS, CONVERT_KEYS),
+)
 KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (*ATTENTIONS, Gemm(), RMSNORM, W4A16)}
 """The kernels: one launch each."""
 COMPOSITES: dict[str, Composite] = {composite.name: composite for composite in (FFN, PROJECTION)}

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.kernels.attention.backward_reference import Array, backward, group_sums
-from heddle.kernels.attention.backward_tensors import padded_queries
+from heddle.kernels.attention.backward_reference import backward, group_sums
+from heddle.kernels.attention.backward_tensors import padded
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.softmax import LOG2_E
 
@@ -21,15 +21,15 @@ def reference(problem: AttentionProblem, seed: int) -> tuple[dict[str, NDArray[A
     reads LSE and delta instead, as the forward kernel and the one before the main kernel give them.
     """
     found = backward(problem, seed)
-    seen = np.arange(problem.seqlen_q) + problem.diagonal >= 0 if problem.causal else True
-    lse = np.where(seen, found.lse[:, :, 0], 0.0)
+    seen = (np.arange(problem.seqlen_q) + problem.diagonal >= 0) | (not problem.causal)
+    lse = np.where(seen[None, :, None], found.lse, 0.0)
     inputs = {
         "Q": found.q,
         "K": found.k,
         "V": found.v,
         "dO": found.do,
-        "LSE_log2": _padded(problem, lse * LOG2_E, np.inf),
-        "dPsum": _padded(problem, found.delta[:, :, 0], 0.0),
+        "LSE_log2": padded(problem, lse * LOG2_E, np.inf),
+        "dPsum": padded(problem, found.delta),
         "LSE": found.lse,
         "delta": found.delta,
     }
@@ -37,10 +37,3 @@ def reference(problem: AttentionProblem, seed: int) -> tuple[dict[str, NDArray[A
     outputs = {"dQ_accum": found.dq / problem.scale, "dK": dk, "dV": dv, "dK_accum": dk, "dV_accum": dv}
     outputs |= {"dK_heads": found.dk, "dV_heads": found.dv}
     return inputs, outputs
-
-
-def _padded(problem: AttentionProblem, rows: Array, value: float) -> Array:
-    """A statistic as the kernel reads it: one row a head, padded with a value that keeps all gradients zero."""
-    result = np.full((len(rows), 1, padded_queries(problem)), value)
-    result[:, 0, : problem.seqlen_q] = rows
-    return result

@@ -8,7 +8,14 @@ from typing import Any
 
 from heddle.kernels._kernel import Kernel
 from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
-from heddle.kernels.attention.backward_rows_kernel import CONVERT, GROUP_SUM, PREPROCESS
+from heddle.kernels.attention.backward_rows_kernel import (
+    CLEAR_KEYS,
+    CONVERT,
+    CONVERT_KEYS,
+    GROUP_SUM,
+    PREPROCESS,
+    PREPROCESS_FA3,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +52,31 @@ def fa2_launches(params: Mapping[str, Any]) -> tuple[BackwardStep, ...]:
     return tuple(steps)
 
 
-BACKWARD: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {"sm_80": fa2_launches}
+def fa3_launches(params: Mapping[str, Any]) -> tuple[BackwardStep, ...]:
+    """Return those of FlashAttention 3: with grouped queries dK and dV are added up in fp32 and rounded at the end."""
+    grouped = params["heads_q"] != params["heads_kv"]
+    steps = [
+        BackwardStep(name="preprocess", kernel=PREPROCESS_FA3),
+        BackwardStep(
+            name="main",
+            kernel=ATTENTION_BWD,
+            feeds={name: f"preprocess.{name}" for name in ("LSE_log2", "dPsum")},
+            gradients={} if grouped else {"dK": "dK", "dV": "dV"},
+        ),
+        BackwardStep(name="convert", kernel=CONVERT, feeds={"dQ_accum": "main.dQ_accum"}, gradients={"dQ": "dQ"}),
+    ]
+    if grouped:
+        feeds = {name: f"main.{name}" for name in ("dK_accum", "dV_accum")}
+        gradients = {"dK": "dK", "dV": "dV"}
+        steps.insert(1, BackwardStep(name="clear_keys", kernel=CLEAR_KEYS))
+        steps.append(BackwardStep(name="convert_keys", kernel=CONVERT_KEYS, feeds=feeds, gradients=gradients))
+    return tuple(steps)
+
+
+BACKWARD: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {
+    "sm_80": fa2_launches,
+    "sm_90": fa3_launches,
+}
 """The launches of the backward pass for attention's checked parameters, by architecture; one not listed has none."""
 FORWARD_WITH_LSE = {"sm_80": "attention_lse"}
 """The forward kernel that writes LSE for the backward pass; without one LSE is an input of both passes."""

@@ -21,7 +21,14 @@ from heddle.kernels.attention.backward_rows import (
     attention_bwd_group_sum,
     attention_bwd_preprocess,
 )
+from heddle.kernels.attention.backward_rows_fa3 import (
+    attention_bwd_clear_keys,
+    attention_bwd_convert_keys,
+    attention_bwd_preprocess_fa3,
+)
+from heddle.kernels.attention.backward_tensors import padded
 from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.attention.softmax import LOG2_E
 from heddle.lang import KernelFunction
 from heddle.machine.spec import Machine
 
@@ -90,11 +97,13 @@ class BackwardRows(BackwardKernel[RowsConfig]):
         """Return the operations of the rows; those of the products are the main kernel's."""
         problem = self.problem(params)
         row_elements = problem.batch * problem.head_dim
+        sums = 2 * row_elements * problem.heads_q * problem.seqlen_q
         return {
-            "attention_bwd_preprocess": 2 * row_elements * problem.heads_q * problem.seqlen_q,
+            "attention_bwd_preprocess": sums,
+            "attention_bwd_preprocess_fa3": sums,
             "attention_bwd_convert": row_elements * problem.heads_q * problem.seqlen_q,
             "attention_bwd_group_sum": 2 * row_elements * (problem.heads_q - problem.heads_kv) * problem.seqlen_kv,
-        }[self.name]
+        }.get(self.name, 0)
 
 
 def work_items(problem: AttentionProblem, rows: int, *, keys: bool) -> dict[str, list[int]]:
@@ -114,6 +123,22 @@ def _before(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expecte
 
 def _after(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expected]:
     return {"dQ_accum": found.dq / problem.scale}, {"dQ": found.dq}
+
+
+def _before_fa3(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expected]:
+    expected = {"dPsum": padded(problem, found.delta), "LSE_log2": padded(problem, found.lse * LOG2_E)}
+    given = {"O": found.o, "dO": found.do, "LSE": found.lse}
+    return given, {**expected, "dQ_accum": np.zeros_like(found.dq)}
+
+
+def _cleared_keys(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expected]:
+    zeros = np.zeros_like(found.k)
+    return {}, {"dK_accum": zeros, "dV_accum": zeros}
+
+
+def _converted_keys(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expected]:
+    sums = {"dK": group_sums(problem, found.dk), "dV": group_sums(problem, found.dv)}
+    return {f"{name}_accum": array for name, array in sums.items()}, sums
 
 
 def _sums(problem: AttentionProblem, found: Backward) -> tuple[Arrays, Expected]:
@@ -138,5 +163,22 @@ GROUP_SUM = BackwardRows(
     attention_bwd_group_sum,
     "backward of attention, after, for grouped queries: dK and dV summed over the query heads of each group",
     _sums,
+    of_keys=True,
+)
+PREPROCESS_FA3 = BackwardRows(
+    attention_bwd_preprocess_fa3,
+    "backward of attention on H100, before: row sums of dO * O, LSE to base 2, the accumulator of dQ cleared",
+    _before_fa3,
+)
+CLEAR_KEYS = BackwardRows(
+    attention_bwd_clear_keys,
+    "backward of attention on H100, before, for grouped queries: the fp32 accumulators of dK and dV cleared",
+    _cleared_keys,
+    of_keys=True,
+)
+CONVERT_KEYS = BackwardRows(
+    attention_bwd_convert_keys,
+    "backward of attention on H100, after, for grouped queries: dK and dV from their fp32 accumulators",
+    _converted_keys,
     of_keys=True,
 )

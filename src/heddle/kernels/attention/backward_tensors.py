@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.lang import Builder
 
@@ -13,6 +16,13 @@ ROUNDING = 4
 def padded_queries(problem: AttentionProblem) -> int:
     """Return the elements of a head's row statistics."""
     return -(-problem.seqlen_q // ROUNDING) * ROUNDING
+
+
+def padded(problem: AttentionProblem, rows: NDArray[np.float64], value: float = 0.0) -> NDArray[np.float64]:
+    """Return a statistic [heads, queries, 1] with `value` in the padding."""
+    result = np.full((len(rows), padded_queries(problem), 1), value)
+    result[:, : problem.seqlen_q] = rows
+    return result
 
 
 class GradientTensors:

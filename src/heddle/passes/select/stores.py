@@ -148,7 +148,7 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
     sizes = [group.count for group in groups]
     if layout.kind == "lane":  # what uses columns of a row waits only for the loads of these columns
         _lane_effects(writer, loads, sizes, op.dst, memory)
-    elif layout.kind == "rows":
+    elif layout.kind == "rows" and layout.cols > 1:
         _block_effects(writer, loads, sizes, op.dst, memory)
     else:
         _band_effects(writer, loads, "copy_async", op.dst, 0, memory, "read")
