@@ -8,6 +8,7 @@ import pytest
 
 import heddle
 from heddle.errors import UserError
+from heddle.kernels.attention.backward_launches import fa3_launches
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_backward_config import fa3_backward_config, shared_bytes
 from heddle.kernels.attention.sm90_backward_items import backward_items, section_planes
@@ -98,3 +99,31 @@ def test_causal_tiles_go_block_by_block_over_a_section_of_heads() -> None:
 def test_what_the_kernel_cannot_run_is_refused(sizes: dict[str, Any], text: str) -> None:
     with pytest.raises(UserError, match=text):
         heddle.compile("attention_bwd", "h100", seqlen_q=256, **sizes)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sizes"),
+    [
+        ("attention_bwd_preprocess_fa3", {"seqlen_q": 101}),
+        ("attention_bwd_clear_keys", {"seqlen_kv": 33, "heads_kv": 1}),
+        ("attention_bwd_convert_keys", {"seqlen_kv": 33, "heads_kv": 1, "dtype": "bf16"}),
+    ],
+)
+def test_the_small_kernels_are_right(kernel: str, sizes: dict[str, Any]) -> None:
+    found = heddle.check(kernel, "h100", heads_q=2, head_dim=64, **{"seqlen_q": 33, **sizes})
+    assert found["passed"], (found["outputs"], found["hazards"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sizes", [{"heads_q": 1, "seqlen_q": 99, "causal": 1}, {"heads_kv": 1, "seqlen_q": 97, "seqlen_kv": 130}]
+)
+def test_the_launches_give_the_gradients(sizes: dict[str, Any]) -> None:
+    found = heddle.check("attention", "h100", direction="bwd", **sizes)
+    assert found["passed"], (found["outputs"], found["hazards"])
+
+
+def test_grouped_queries_take_two_more_launches() -> None:
+    alone, grouped = ([step.name for step in fa3_launches({"heads_q": 4, "heads_kv": kv})] for kv in (4, 2))
+    assert alone == ["preprocess", "main", "convert"]
+    assert grouped == ["preprocess", "clear_keys", "main", "convert", "convert_keys"]
