@@ -141,7 +141,9 @@ class Effects:
 
     def _dequantize(self, doing: Doing) -> None:
         codes, scale, zero = (self._read(doing, access, doing.warp.cta) for access in doing.effect.reads)
-        self._write(doing, doing.effect.writes[0], doing.warp.cta, dequantized(codes, scale, zero))
+        values = dequantized(codes, scale, zero)
+        values = values.T if doing.effect.params.get("transposed", 0) else values
+        self._write(doing, doing.effect.writes[0], doing.warp.cta, values)
 
     def _look_up(self, doing: Doing) -> None:
         codes, scale, book = (self._read(doing, access, doing.warp.cta) for access in doing.effect.reads)

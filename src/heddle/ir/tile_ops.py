@@ -262,7 +262,8 @@ CODE_WEIGHTS = 8
 class Dequantize(Op):
     """dst = (weight - zero) * scale; dst [k, n] of fp16, 4-bit weights in `src` [k / 8, 4 n] of bytes, low half first.
 
-    `scale` and `zero` have one row, a value of each column. `src_row`: the first row of src that takes part.
+    `scale` and `zero` have one row, a value of each column. `src_row`: the first row of src that takes part. Mode
+    fiber: dst is a pool tensor [n, k] that is divided along k, as src is.
     """
 
     dst: str

@@ -33,7 +33,8 @@ class RegisterTile:
     need, all rows of them, and warps above each other have copies. Such a 16-bit tile of 16 rows or more is the operand
     itself, [k, n]; of one row, a value of each column, which all lanes with elements of the column have; others are
     packed, 16 bytes a lane where there are as many. "first": the first operand [m, k] beside such a second one; each
-    warp has the rows that its rows of the product need, and warps beside each other have copies.
+    warp has the rows that its rows of the product need, and warps beside each other have copies. "summed" (mode fiber):
+    what second operands are made of, divided among warps along the rows, the summed extent, with all columns.
 
     `read_by` (pool tensors): each weft of the reading role reads its own rows; or "all": wefts read all rows wherever
     they lie, up to one weft in each subpartition, as second operand of products or quarter by quarter. `overlays`
@@ -47,7 +48,7 @@ class RegisterTile:
     dtype: str
     warp_grid: tuple[int, int]
     read_by: Literal["own", "all"] = "own"
-    spread: Literal["fragments", "rows", "columns", "first", "second"] = "fragments"
+    spread: Literal["fragments", "rows", "columns", "first", "second", "summed"] = "fragments"
     row_lanes: int = 32
     overlays: str | None = None
 

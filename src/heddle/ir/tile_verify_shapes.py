@@ -72,6 +72,8 @@ def _gate(op: tile.Gate, tiles: _Tiles) -> None:
 
 def _dequantize(op: tile.Dequantize, tiles: _Tiles) -> None:
     rows, cols = tiles.shape(op.dst)
+    if tiles.by_name[op.dst] in tiles.pool:
+        rows, cols = cols, rows
     packed_rows, packed_cols = tiles.shape(op.src)
     words = rows // tile.CODE_WEIGHTS
     if (
@@ -187,6 +189,7 @@ class _Tiles:
     def __init__(self, program: tile.TileProgram) -> None:
         registers = (*program.registers, *program.pool)
         groups: tuple[tuple[Any, ...], ...] = (program.shared, registers, program.tensor_memory)
+        self.pool = program.pool
         self.by_name = {declared.name: declared for group in groups for declared in group}
 
     def shape(self, name: str) -> Shape:

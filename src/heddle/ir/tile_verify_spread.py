@@ -79,7 +79,7 @@ def _column_vectors(program: tile.TileProgram) -> None:
 
 
 def _operands(program: tile.TileProgram) -> None:
-    seconds = {register.name for register in program.registers if register.spread == "second"}
+    seconds = {register.name for register in program.registers if register.spread in ("second", "summed")}
     firsts = {register.name for register in program.registers if register.spread == "first"}
     for op, _ in walk(program):
         used = {*register_reads(op), *register_writes(op)}
@@ -106,7 +106,8 @@ def _operands(program: tile.TileProgram) -> None:
                 f"register tile {name!r} is spread as second operand; {type(op).__name__} does not take it",
                 where=op.where,
             )
-        if used - seconds:
+        made = {op.dst} & {tensor.name for tensor in program.pool} if isinstance(op, tile.Dequantize) else set()
+        if used - seconds - made:
             raise UserError(
                 f"register tile {name!r} is spread as second operand, {min(used - seconds)!r} is not: no lane has both",
                 where=op.where,

@@ -89,7 +89,7 @@ class Builder(FiberOps):
         dtype: str,
         *,
         warps: tuple[int, int],
-        spread: Literal["fragments", "rows", "columns", "first", "second"] = "fragments",
+        spread: Literal["fragments", "rows", "columns", "first", "second", "summed"] = "fragments",
         row_lanes: int = 32,
         overlays: RegisterHandle | None = None,
     ) -> RegisterHandle:
@@ -100,8 +100,9 @@ class Builder(FiberOps):
         copy. `spread="columns"` is a row vector beside fragments, loaded from shared memory: a source for the rows of a
         fragment of as many columns. "second" (sm_80): a second operand [k, n] of
         products, or what it is made of; each warp has the columns that it has of the product. "first": the first
-        operand [m, k] beside it. `overlays`: it takes registers of another tile, from which it is made by
-        `cast_regrouped` alone, or, being of 16 bits, by `cast`, columns in ascending order.
+        operand [m, k] beside it. "summed" (mode fiber): packed weights, divided along k. `overlays`: it takes registers
+        of another tile, from which it is made by `cast_regrouped` alone, or, being of 16 bits, by `cast`, columns in
+        ascending order.
         """
         self._new(name, shape, dtype)
         declared = tile.RegisterTile(

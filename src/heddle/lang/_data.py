@@ -307,7 +307,8 @@ class DataOps(SyncOps):
         """Compute dst = (weight - zero) * scale of 4-bit weights, whose rows lie in `src` from `row` on.
 
         dst [k, n] is fp16; src [k / 8, 4 n] has eight weights of a column in four bytes, the low half of a byte first;
-        `scale` and `zero` [1, n] are fp16. All are spread as second operand.
+        `scale` and `zero` [1, n] are fp16. All are spread as second operand. Mode fiber: dst [n, k] is a pool tensor
+        divided along k among the wefts of the role, as src is (spread as summed); each weft has all values of columns.
         """
         dst_name, names = _whole(dst, "the destination"), [_whole(t, "a source") for t in (src, scale, zero)]
         self._emit(

@@ -96,7 +96,7 @@ class WarpLayout:
             row=index * self.row_step,
             rows=self.rows,
             cols=self.cols,
-            rank_row=self.rows if self.tile.rows > 1 and self.kind != "second" else 0,
+            rank_row=self.rows if self.tile.rows > 1 and self.tile.spread != "second" else 0,
             rank_col=self.cols if grid_cols > 1 and self.tile.cols > 1 and self.tile.spread != "first" else 0,
             rank_cols=grid_cols,
         )
@@ -147,7 +147,7 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
         return _whole_rows(tile, where)
     if tile.spread == "columns":
         return _column_vector(tile, architecture, where)
-    if tile.spread == "second":
+    if tile.spread in ("second", "summed"):
         return _second_operand(tile, where)
     if tile.spread == "first":  # every warp of a row has all columns
         whole = layout(
@@ -227,7 +227,8 @@ def _second_operand(tile: RegisterTile, where: SourceLocation | None) -> WarpLay
     cols = tile.cols // tile.warp_grid[1]
     size = dtype_bytes(tile.dtype, where)
     sharing = LANES // ATOM_COLS if tile.rows == 1 else 1  # lanes that have the same column of an atom
-    total = tile.rows * cols * size * sharing
+    rows = tile.rows // tile.warp_grid[0] if tile.spread == "summed" else tile.rows
+    total = rows * cols * size * sharing
     if total % (LANES * REGISTER_BYTES) or cols % ATOM_COLS:
         raise UserError(
             f"register tile {tile.name} of {tile.rows} x {tile.cols} gives {cols} columns to a warp; its {LANES} lanes "
@@ -239,7 +240,7 @@ def _second_operand(tile: RegisterTile, where: SourceLocation | None) -> WarpLay
         tile=tile,
         kind="second",
         warps=tile.warp_grid[0] * tile.warp_grid[1],
-        rows=tile.rows,
+        rows=rows,
         cols=cols,
         bands=1,
         band_registers=total // (LANES * REGISTER_BYTES),

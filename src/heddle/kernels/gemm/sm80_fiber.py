@@ -82,7 +82,7 @@ class FiberGemm80(FiberProduct):
         }
 
 
-class _Operand:
+class Operand:
     """A or B: its blocks in shared memory, its fragments in the pool, and the code of the wefts that load it."""
 
     def __init__(self, k: Builder, p: FiberGemm80, name: str, parts: tuple[int, int], read_by: ReadOf) -> None:
@@ -123,8 +123,8 @@ def gemm_sm80_fiber(k: Builder, p: FiberGemm80) -> None:
     """Persistent over the tiles of C."""
     k.flops = 2 * p.m * p.n * p.k
     k.work_items(p.items(), clusters=p.fiber_threads)
-    a = _Operand(k, p, "A", (GROUP, 1), "own")
-    b = _Operand(k, p, "B", (1, GROUP), "all")
+    a = Operand(k, p, "A", (GROUP, 1), "own")
+    b = Operand(k, p, "B", (1, GROUP), "all")
     epilogue = FiberEpilogue(k, p.problem, (p.tile_m, CHUNK), (GROUP, 1), min(p.tile_n, p.head_dim) // CHUNK)
     chunk = k.registers("chunk", (p.tile_m, CHUNK), "fp32", warps=(GROUP, 1)) if p.epilogue != "none" else None
     total = k.registers("total", (p.tile_m, p.tile_n), "fp32", warps=(GROUP, 1))

@@ -13,6 +13,7 @@ from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels.w4a16.candidates import candidates
 from heddle.kernels.w4a16.check import check_config, check_problem
 from heddle.kernels.w4a16.items import work_items
+from heddle.kernels.w4a16.native import NATIVE
 from heddle.kernels.w4a16.reference import reference
 from heddle.kernels.w4a16.shape import GROUPS, SCHEMES, TILE, W4Config, W4Problem
 from heddle.kernels.w4a16.sm80_aqlm import aqlm_sm80
@@ -37,7 +38,7 @@ class W4Gemm(Kernel[W4Config]):
     )
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
-    native: Mapping[str, Any] = {}
+    native: Mapping[str, Any] = NATIVE
 
     def problem(self, params: Mapping[str, Any]) -> W4Problem:
         """Return the checked problem."""

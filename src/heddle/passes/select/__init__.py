@@ -104,6 +104,7 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
         t.CpAsync: fiber_hmma.lower_cp_async,
         t.Mma: fiber_wmma.lower_mma,
         t.LoadShared: fiber_hmma.lower_load_shared,
+        t.Dequantize: dequantize.lower_into_pool,
         t.SetFiberNum: fiber.lower_set_fiber_num,
         t.SetBusyBit: fiber.lower_set_busy_bit,
         t.TakeToken: fiber.lower_take_token,

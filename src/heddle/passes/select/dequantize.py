@@ -13,6 +13,7 @@ from dataclasses import replace
 from heddle.errors import UserError
 from heddle.ir.tile import CODE_WEIGHTS, Dequantize
 from heddle.passes.draft import Operand
+from heddle.passes.select.fiber_hmma import ATOM, along_columns, operand_atom
 from heddle.passes.select.writer import RoleWriter
 
 STEP_ROWS = 16
@@ -40,6 +41,25 @@ def lower_dequantize(writer: RoleWriter, op: Dequantize) -> None:
     reads = [writer.tile_band(name, 0) for name in (op.src, op.scale, op.zero)]
     reads[0] = replace(reads[0], row=op.src_row, rows=target.rows // CODE_WEIGHTS)
     writer.attach_effect(writer.effect("dequantize", reads, [writer.tile_band(op.dst, 0)]))
+
+
+def lower_into_pool(writer: RoleWriter, op: Dequantize) -> None:
+    """Mode fiber on sm_80: a word is an atom of 16 columns of the product and 16 elements of k."""
+    target, source = writer.layout(op.dst), writer.layout(op.src)
+    if not along_columns(target.tile) or source.tile.spread != "summed" or target.tile.warp_grid[1] != source.warps:
+        raise UserError(
+            f"{op.dst} is no pool tensor that is divided along what is summed over, as {op.src} is", where=writer.where
+        )
+    words = writer.tile_registers(op.src)
+    scales, zeros = writer.tile_registers(op.scale), writer.tile_registers(op.zero)
+    blocks = target.rows // ATOM
+    for number in range(target.cols // ATOM * blocks):
+        step, block = divmod(number, blocks)
+        atom = operand_atom(writer, op.dst, block, step)
+        registers = [replace(atom, offset=atom.offset + i, count=1) for i in range(atom.count)]
+        unpack(writer, words[number], registers, zeros[block], scales[block])
+    reads = [writer.tile_band(name, 0) for name in (op.src, op.scale, op.zero)]
+    writer.attach_effect(writer.effect("dequantize", reads, [writer.tile_band(op.dst, 0)], transposed=1))
 
 
 def unpack(writer: RoleWriter, word: Operand, targets: list[Operand], zero: Operand, scale: Operand) -> None:

@@ -1,0 +1,10 @@
+"""FIBER-native W4A16 kernels by architecture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heddle.kernels._native import NativeKernel
+from heddle.kernels.w4a16.sm80_fiber_config import SM80_FIBER
+
+NATIVE: dict[str, NativeKernel[Any, Any]] = {"sm_80": SM80_FIBER}

@@ -1,0 +1,83 @@
+"""Configurations of the FIBER-native AWQ kernel of A100."""
+
+from __future__ import annotations
+
+from heddle.errors import UserError
+from heddle.ir.tile import TileProgram
+from heddle.kernels._native import NativeKernel, ProgramParams
+from heddle.kernels._parameters import TileParameter
+from heddle.kernels.gemm.sm80_fiber import TILE_K, FiberGemm80, sum_registers
+from heddle.kernels.gemm.sm80_fiber_config import COLUMNS, ROWS, USABLE_REGISTERS, FiberGemm80Config
+from heddle.kernels.w4a16.shape import W4Problem
+from heddle.kernels.w4a16.sm80_fiber import GROUP, LANES, LOAD_REGISTERS, awq_sm80_fiber, weight_registers
+from heddle.machine.spec import Machine
+
+TILES = ((192, 128), (128, 128), (64, 128), (64, 64))
+MAX_STAGES = 5
+ELEMENT_BYTES = 2
+
+
+def candidates(problem: W4Problem, machine: Machine) -> list[FiberGemm80Config]:
+    """Return tiles worth trying. Raises UserError for what the kernel cannot run."""
+    _check_problem(problem)
+    found = []
+    for tile_m, tile_n in TILES:
+        if (tile_m < 2 * problem.m or tile_m == ROWS) and (tile_n < 2 * problem.n or tile_n == COLUMNS):
+            most = machine.shared_memory_bytes_per_cta // (tile_m * TILE_K * ELEMENT_BYTES)
+            stages = min(MAX_STAGES, most, problem.k // TILE_K)
+            found.append(FiberGemm80Config(tile_m=tile_m, tile_n=tile_n, stages=stages))
+    return found
+
+
+def build(problem: W4Problem, config: FiberGemm80Config, machine: Machine, params: ProgramParams) -> TileProgram:
+    """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
+    _check_problem(problem)
+    _check_config(problem, config, machine)
+    same = FiberGemm80(
+        m=problem.m,
+        n=problem.n,
+        k=problem.k,
+        dtype=problem.dtype,
+        tile_m=config.tile_m,
+        tile_n=config.tile_n,
+        stages=config.stages,
+        fiber_threads=machine.sms,
+    )
+    return awq_sm80_fiber.build("sm_80", problem, same, params=params)
+
+
+def _check_problem(problem: W4Problem) -> None:
+    if problem.looks_up:
+        raise UserError(
+            f"the FIBER-native kernel of w4a16 unpacks awq; {problem.scheme} has none", hint="leave --mode out"
+        )
+    if problem.k < 2 * problem.group:
+        raise UserError(f"the FIBER-native kernel takes two groups of k or more; k = {problem.k}")
+
+
+def _check_config(problem: W4Problem, config: FiberGemm80Config, machine: Machine) -> None:
+    if config.tile_m % ROWS or config.tile_n % COLUMNS or min(config.tile_m, config.tile_n) < 1:
+        raise UserError(f"tile_m and tile_n are multiples of {ROWS}, {COLUMNS}; got {config.tile_m}, {config.tile_n}")
+    fragments = (config.tile_m + config.tile_n) * TILE_K // 2 // (LANES * GROUP)
+    loaders = fragments + LOAD_REGISTERS + weight_registers(config.tile_n)
+    needed = max(loaders, sum_registers(config.tile_m, config.tile_n))
+    if needed > USABLE_REGISTERS:
+        raise UserError(
+            f"a tile of {config.tile_m} x {config.tile_n} needs {needed} registers in one window of each subpartition, "
+            f"which has {USABLE_REGISTERS}",
+            hint="use a smaller tile",
+        )
+    most = min(machine.shared_memory_bytes_per_cta // (config.tile_m * TILE_K * ELEMENT_BYTES), problem.k // TILE_K)
+    if not 2 <= config.stages <= most:
+        raise UserError(f"stages must be 2 to {most} for {config.label()}; got {config.stages}")
+
+
+TILE = (
+    TileParameter("tile_m", int, "rows of C that a FIBER-thread makes", "multiples of 64"),
+    TileParameter("tile_n", int, "columns of C that a FIBER-thread makes", "multiples of 64"),
+    TileParameter("stages", int, "slices of A in flight", "2 or more, as shared memory holds"),
+)
+"""What the fields of a configuration may be, for people."""
+
+SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE)
+"""The FIBER-native AWQ kernel of A100."""
