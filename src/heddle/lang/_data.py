@@ -99,7 +99,7 @@ def _second_operand(b: SharedBox | RegisterHandle) -> tile.SharedRef | tile.Pool
         return tile.OwnRef(tile=b.tile.name, rows=b.tile.rows, cols=b.tile.cols)
     if b.tile.read_by != "all":
         raise UserError(
-            f"b is {b.tile.name!r}; in registers it is spread as second, or a pool tensor that all subpartitions read",
+            f"b is {b.tile.name!r}; in registers it is a pool tensor that all subpartitions read, or spread as second",
             where=caller(),
             hint='declare it with k.registers(..., spread="second") or k.pool(..., read_by="all")',
         )
