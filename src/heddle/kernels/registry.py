@@ -17,6 +17,7 @@ from heddle.kernels.attention.backward_rows_kernel import (
     PREPROCESS,
     PREPROCESS_FA3,
 )
+from heddle.kernels.attention.decode_kernel import DECODE_ATTENTION, DECODE_COMBINE, DECODE_SPLIT
 from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2, ATTENTION_LSE
 from heddle.kernels.gemm.kernel import Gemm
 from heddle.kernels.model.ffn import FFN
@@ -30,9 +31,11 @@ ATTENTIONS = (
     *(ATTENTION, ATTENTION_FA2, ATTENTION_LSE, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM),
     *(PREPROCESS_FA3, CLEAR_KEYS, CONVERT_KEYS),
 )
-KERNELS: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (*ATTENTIONS, Gemm(), RMSNORM, W4A16)}
+KERNELS: dict[str, Kernel[Any]] = {
+    kernel.name: kernel for kernel in (*ATTENTIONS, DECODE_SPLIT, DECODE_COMBINE, Gemm(), RMSNORM, W4A16)
+}
 """The kernels: one launch each."""
-COMPOSITES: dict[str, Composite] = {composite.name: composite for composite in (FFN, PROJECTION)}
+COMPOSITES: dict[str, Composite] = {composite.name: composite for composite in (DECODE_ATTENTION, FFN, PROJECTION)}
 """The composites: sequences of launches of kernels."""
 
 

@@ -19,6 +19,7 @@ class Implementation:
     `l2_state`: how the measuring script leaves L2 between two runs, where that is known better than the cases say.
     `rested`: whether the chip was idle before a timed run; without it, whether L2 was not warm. `chip_keys`:
     attention with at most so many keys is simulated on the whole chip: there one SM does not stand for all.
+    `includes_launch`: whether the script's times include launches, where that is known better than the cases say.
     """
 
     pins: Mapping[str, Any] = field(default_factory=dict)
@@ -26,6 +27,7 @@ class Implementation:
     l2_state: str = ""
     rested: bool | None = None
     chip_keys: int = 0
+    includes_launch: bool | None = None
     why: str = ""
 
 

@@ -182,7 +182,7 @@ def request_of(case: Case) -> Request:
         asked,
         library=known.library,
         rested=l2_state != "warm" if known.rested is None else known.rested,
-        includes_launch=case.includes_launch,
+        includes_launch=case.includes_launch if known.includes_launch is None else known.includes_launch,
         simulation="chip" if asked.params.get("seqlen_kv", math.inf) <= known.chip_keys else "auto",
         clock_source="stated by the case" if case.clock_mhz else "",
     )

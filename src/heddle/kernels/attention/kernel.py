@@ -65,7 +65,7 @@ class Attention(Kernel[AttentionConfig]):
 
     def composite(self, params: Mapping[str, Any]) -> Composite | None:
         """Return the launches of a backward pass, or of both passes."""
-        return PASSES.get(params["direction"])
+        return PASSES.get(params.get("direction", "fwd"))
 
     def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""

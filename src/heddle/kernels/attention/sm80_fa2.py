@@ -48,16 +48,21 @@ class Tile:
         self.q_global, self.k_global, self.v_global = (
             k.tensor(name, shape, dtype) for name, shape in (("Q", queries), ("K", keys), ("V", keys))
         )
-        self.o_global = k.tensor("O", queries, dtype, role="output")
-        self.lse_global = k.tensor("LSE", (layout.count, layout.rows, 1), "fp32", "output") if problem.lse else None
+        self.results(queries)
         self.query = k.shared("q", (config.tile_m, d), dtype)
         self.keys, self.values = (k.shared(name, (config.tile_n, d), dtype) for name in ("k", "v"))
         grid = (config.groups, 1)
         self.scores = k.registers("s", (config.tile_m, config.tile_n), "fp32", warps=grid)
         self.weights = k.registers("p", (config.tile_m, config.tile_n), dtype, warps=grid)
         self.output = k.registers("o", (config.tile_m, d), "fp32", warps=grid)
-        self.rows = k.registers("out", (config.tile_m, d), dtype, warps=grid)
         self.softmax = OnlineSoftmax(k, "softmax", problem, config.tile_m, grid)
+
+    def results(self, shape: tuple[int, int, int]) -> None:
+        """Declare O, of a `shape` of planes, rows and columns, what it passes through, and the logarithms if asked."""
+        k, config, dtype = self.k, self.config, self.problem.dtype
+        self.o_global = k.tensor("O", shape, dtype, role="output")
+        self.lse_global = k.tensor("LSE", (*shape[:2], 1), "fp32", "output") if self.problem.lse else None
+        self.rows = k.registers("out", (config.tile_m, self.problem.head_dim), dtype, warps=(config.groups, 1))
 
     def start(self, item: Item) -> None:
         """Start the copies of Q and of the last block of K."""

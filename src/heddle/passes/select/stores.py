@@ -295,7 +295,8 @@ def _load_effect(writer: RoleWriter, position: int, memory: Access, part: Access
 def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], tile: str, memory: Access) -> None:
     """One effect for every block of columns, on the last of its loads (load i brings `sizes[i]` registers)."""
     layout = writer.layout(tile)
-    block = layout.band_registers * layout.block_cols // layout.cols
+    block_cols = min(layout.block_cols, layout.cols)  # a column is a block by itself
+    block = layout.band_registers * block_cols // layout.cols
     loaded = 0
     for position, size in zip(positions, sizes, strict=True):
         loaded += size
@@ -303,8 +304,8 @@ def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], t
             continue
         band, last = divmod(loaded - block, layout.band_registers)
         place = layout.band(band, writer.tile_object(tile))
-        col = last // block * layout.block_cols
-        _load_effect(writer, position, memory, replace(place, col=col, cols=layout.block_cols))
+        col = last // block * block_cols
+        _load_effect(writer, position, memory, replace(place, col=col, cols=block_cols))
 
 
 def _turned_effects(writer: RoleWriter, positions: list[int], op: StoreShared) -> None:

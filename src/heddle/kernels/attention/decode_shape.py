@@ -1,0 +1,89 @@
+"""Problem of decoding: attention of one query a sequence, its keys split over CTAs, and how many splits there are.
+
+Tiles and heuristic are those of FlashAttention 2 (github.com/Dao-AILab/flash-attention at 0251105,
+csrc/flash_attn/flash_api.cpp and flash_fwd_launch_template.h).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heddle.kernels.attention.shape import AttentionProblem, ceil_div
+
+SPLIT_ROWS = 64
+"""Rows of a tile of the split kernel: the query heads of a key and value head, the others padding."""
+SPLIT_KEYS = {64: 256, 128: 128, 256: 64}
+"""Keys of a block of the split kernel, by head size."""
+MOST_SPLITS = 128
+GOOD_SHARE = 0.85
+"""The fewest splits are taken whose last wave is this full, as a share of the best."""
+FULL_SHARE = 0.8
+"""Of the places of CTAs that must be taken for keys to stay whole."""
+CTAS_PER_SM = {0: 2, 1: 1}
+"""CTAs of the split kernel that the heuristic counts on an SM, now and in releases before April 2024 (9eb3d099)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeProblem:
+    """One query a sequence; query head h reads key and value head h // (heads_q / heads_kv). `num_splits`: of keys."""
+
+    batch: int
+    heads_q: int
+    heads_kv: int
+    seqlen_kv: int
+    head_dim: int
+    dtype: str
+    num_splits: int
+
+    @property
+    def group(self) -> int:
+        """Query heads of a key and value head: the rows of a tile."""
+        return self.heads_q // self.heads_kv
+
+    @property
+    def packed(self) -> AttentionProblem:
+        """The same as attention whose queries are the query heads of a key and value head."""
+        return AttentionProblem(
+            batch=self.batch, heads_q=self.heads_kv, heads_kv=self.heads_kv, seqlen_q=self.group,
+            seqlen_kv=self.seqlen_kv, head_dim=self.head_dim, causal=False, dtype=self.dtype,
+        )  # fmt: skip
+
+    @property
+    def planes(self) -> int:
+        """Sequences times key and value heads."""
+        return self.batch * self.heads_kv
+
+    @property
+    def rows(self) -> int:
+        """Rows of O: sequences times query heads."""
+        return self.batch * self.heads_q
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of keys."""
+        return ceil_div(self.seqlen_kv, SPLIT_KEYS[self.head_dim])
+
+    @property
+    def blocks_per_split(self) -> int:
+        """Blocks of every split but the last."""
+        return ceil_div(self.blocks, self.num_splits)
+
+
+def used_splits(seqlen_kv: int, head_dim: int, num_splits: int) -> int:
+    """Return how many of so many splits have keys: each takes equally many blocks, as long as there are any."""
+    blocks = ceil_div(seqlen_kv, SPLIT_KEYS[head_dim])
+    return ceil_div(blocks, ceil_div(blocks, min(num_splits, blocks)))
+
+
+def split_count(planes: int, sms: int, seqlen_kv: int, head_dim: int, release: int) -> int:
+    """Return the splits that the open kernel takes: the fewest with nearly the fullest last wave of CTAs.
+
+    One where tiles alone fill the chip. A count is skipped that cuts blocks as the count before does.
+    """
+    places, blocks = CTAS_PER_SM[release] * sms, ceil_div(seqlen_kv, SPLIT_KEYS[head_dim])
+    if planes >= FULL_SHARE * places:
+        return 1
+    most = min(MOST_SPLITS, places, blocks)
+    counts = [n for n in range(1, most + 1) if n == 1 or ceil_div(blocks, n) != ceil_div(blocks, n - 1)]
+    full = {n: planes * n / places / ceil_div(planes * n, places) for n in counts}
+    return next(n for n in counts if full[n] >= GOOD_SHARE * max(full.values()))

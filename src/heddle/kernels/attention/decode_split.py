@@ -1,0 +1,70 @@
+"""Decoding, first launch: attention of the query heads of a key and value head over a part of its keys.
+
+The tile of FlashAttention 2 with 64 rows, of which as many are used as query heads share keys. A CTA writes its O in
+fp32, divided by its own sum, and for each row the base-2 logarithm of that sum.
+"""
+
+from __future__ import annotations
+
+from heddle.kernels.attention.decode_shape import SPLIT_KEYS, DecodeProblem
+from heddle.kernels.attention.shape import AttentionConfig
+from heddle.kernels.attention.sm80_fa2 import REGISTERS, Tile
+from heddle.lang import Builder, Item, kernel
+
+Items = dict[str, list[int]]
+
+
+@kernel
+def decode_split(k: Builder, problem: DecodeProblem, config: AttentionConfig, items: Items) -> None:
+    """Go through the blocks of a split from the last to the first."""
+    k.flops = problem.packed.flops
+    k.work_items(items, clusters=len(items["row"]), schedule="launch")
+    tile = SplitTile(k, problem, config)
+    with k.role("worker", warps=config.groups, registers=REGISTERS):
+        for item in k.work():
+            tile.start(item)
+            tile.score(item, item.last, edge=True)
+            if any(items["plain"]):
+                with k.when(item.plain):
+                    tile.steps(item, "plain")
+            tile.finish_block()
+            tile.store(item)
+
+
+class SplitTile(Tile):
+    """A tile that writes what it has summed up, and the logarithm of the sum."""
+
+    def __init__(self, k: Builder, problem: DecodeProblem, config: AttentionConfig) -> None:
+        self.splits = problem.num_splits
+        super().__init__(k, problem.packed, config)
+
+    def results(self, shape: tuple[int, int, int]) -> None:
+        """Declare the partial O, of all splits side by side in a row, and the logarithms."""
+        k, (planes, rows, d) = self.k, shape
+        self.o_global = k.tensor("O_partial", (planes, rows, self.splits * d), "fp32", role="output")
+        self.logs_global = k.tensor("LSE_partial", (planes, rows, self.splits), "fp32", role="output")
+        self.lse = k.registers("lse", (self.config.tile_m, 1), "fp32", warps=(self.config.groups, 1))
+
+    def store(self, item: Item) -> None:
+        """Divide O by the sums and store both."""
+        k, softmax = self.k, self.softmax
+        softmax.finish()
+        softmax.rescale(self.output)
+        k.elementwise("log2", self.lse, softmax.total)
+        k.elementwise("add", self.lse, self.lse, softmax.scaled)
+        k.store(self.logs_global[item.q_plane, item.row, item.split], self.lse)
+        k.store(self.o_global[item.q_plane, item.row, item.part], self.output)
+
+
+def split_items(problem: DecodeProblem) -> Items:
+    """Return one work item a CTA in the order of the grid: splits fastest. `last`: first key of its last block."""
+    keys, each = SPLIT_KEYS[problem.head_dim], problem.blocks_per_split
+    items: Items = {name: [] for name in ("q_plane", "kv_plane", "row", "split", "part", "last", "plain", "edge")}
+    for plane in range(problem.planes):
+        for split in range(problem.num_splits):
+            first, end = split * each, min((split + 1) * each, problem.blocks)
+            last = (end - 1) * keys
+            values = (plane, plane, 0, split, split * problem.head_dim, last, end - first - 1, last)
+            for name, value in zip(items, values, strict=True):
+                items[name].append(value)
+    return items

@@ -1,0 +1,120 @@
+"""Decoding: are keys split as the open kernel splits them, and is the sum of the splits right?"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heddle import interp, pipeline
+from heddle.errors import UserError
+from heddle.kernels.attention.decode_reference import parts, whole
+from heddle.kernels.attention.decode_shape import DecodeProblem, split_count, used_splits
+from heddle.kernels.registry import find_kernel
+from heddle.machine import machine
+from heddle.study import api, composites
+from heddle.study.case_file import read_cases
+from heddle.study.requests import request, request_of
+
+SMALL = {"batch": 1, "heads_q": 3, "heads_kv": 1, "seqlen_kv": 300}
+PROBLEM = DecodeProblem(batch=2, heads_q=4, heads_kv=2, seqlen_kv=300, head_dim=128, dtype="fp16", num_splits=3)
+
+
+def launches(**params: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return kernel and parameters of each launch on A100."""
+    steps = composites.questions(request("decode_attention", "a100", texts=params))
+    return [(step.asked.kernel, step.asked.params) for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("planes", "keys", "release", "expected"),
+    [
+        (48, 65536, 1, 2),  # 96 of 108 places, 0.89 of a wave: the example in the open source
+        (87, 65536, 1, 1),  # 0.8 of the places are taken
+        (48, 65536, 0, 4),  # 192 of 216 places
+        (32, 4096, 1, 3),
+        (2, 65536, 1, 47),  # 46 splits would have 12 blocks each, as 45 have
+        (1, 128, 0, 1),  # one block
+    ],
+)
+def test_the_count_of_splits_is_that_of_the_open_kernel(planes: int, keys: int, release: int, expected: int) -> None:
+    assert split_count(planes, 108, keys, 128, release) == expected
+
+
+def test_splits_without_keys_are_not_launched() -> None:
+    """Ten blocks in eight splits: two each, so that five have some."""
+    assert used_splits(1280, 128, 8) == 5
+    with pytest.raises(UserError, match="num_splits=5 cuts them in the same way"):
+        find_kernel("decode_split").problem({"seqlen_kv": 1280, "num_splits": 8})
+
+
+def test_whole_keys_are_one_launch_of_attention_with_packed_heads() -> None:
+    ((kernel, params),) = launches(batch=256, heads_q=16, heads_kv=2, seqlen_kv=256)
+    assert kernel == "attention_fa2"
+    assert (params["heads_q"], params["heads_kv"], params["seqlen_q"]) == (2, 2, 8)
+
+
+def test_split_keys_are_two_launches_and_the_second_finds_the_parts_in_l2() -> None:
+    steps = composites.questions(request("decode_attention", "a100", l2_state="cold", texts=SMALL | {"num_splits": 2}))
+    assert [(step.asked.kernel, step.asked.l2_state) for step in steps] == [
+        ("decode_split", "cold"), ("decode_combine", "warm"),
+    ]  # fmt: skip
+
+
+def test_the_references_of_both_launches_make_that_of_the_whole() -> None:
+    inputs, split = parts(PROBLEM, 0)
+    _, expected = whole(PROBLEM, 0)
+    logs = split["LSE_partial"][..., None]
+    outs = split["O_partial"].reshape(*split["LSE_partial"].shape, PROBLEM.head_dim)
+    weights = np.exp2(logs - logs.max(axis=2, keepdims=True))
+    assert np.allclose((weights * outs).sum(axis=2) / weights.sum(axis=2), expected["O"])
+    assert inputs["Q"].shape == (4, 2, 128)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "changes"),
+    [
+        ("a100", {"num_splits": 3}),
+        ("a100", {"num_splits": 1, "dtype": "bf16"}),
+        ("a100", {"num_splits": 2, "head_dim": 256, "seqlen_kv": 65}),
+        ("h100", {"num_splits": 2, "head_dim": 64}),
+        ("b200", {"num_splits": 2, "heads_q": 2, "heads_kv": 2}),
+    ],
+)
+def test_the_chain_is_right(gpu: str, changes: dict[str, Any]) -> None:
+    row = api.check("decode_attention", gpu, **SMALL | changes)
+    assert row["passed"]
+    assert row["outputs"][0]["tensor"].endswith(".O")
+
+
+@pytest.mark.parametrize("splits", [1, 2, 7, 16, 21, 37])
+def test_any_count_of_splits_adds_up(splits: int) -> None:
+    """Loops of 16 logarithms and of four parts, and what is left of them."""
+    row = api.check("decode_combine", "a100", batch=1, heads_q=5, num_splits=splits)
+    assert row["passed"]
+
+
+def test_a_part_that_is_not_weighted_is_seen() -> None:
+    kernel, gpu = find_kernel("decode_combine"), machine("a100")
+    params = kernel.check({"batch": 1, "heads_q": 4, "num_splits": 3})
+    program = pipeline.compile_kernel("decode_combine", gpu, params)
+    inputs, expected = kernel.reference(params)
+    inputs["LSE_partial"] = np.zeros_like(inputs["LSE_partial"])
+    report = interp.check(program, gpu, inputs, expected)
+    assert not report.ok
+
+
+def test_a_tile_has_room_for_64_query_heads_of_a_key_head() -> None:
+    with pytest.raises(UserError, match="a tile has 64 rows"):
+        find_kernel("decode_split").problem({"heads_q": 65, "heads_kv": 1, "num_splits": 2})
+
+
+def test_a_published_row_is_asked_as_its_script_ran() -> None:
+    path = Path(composites.__file__).parent / "cases" / "decode.csv"
+    case = next(case for case in read_cases(path) if case.case_id == "fd-013")
+    asked = request_of(dataclasses.replace(case, includes_launch=False))
+    assert asked.includes_launch  # its script times whole replays of a graph
+    assert [step.asked.kernel for step in composites.questions(asked)] == ["decode_split", "decode_combine"]
+    assert composites.questions(asked)[0].asked.params["num_splits"] == 3
