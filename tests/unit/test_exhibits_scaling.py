@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from heddle import pipeline
 from heddle.machine import machine
 from heddle.report.exhibits import scaling as view
 from heddle.report.exhibits.views import draw_all
@@ -81,6 +82,17 @@ def test_a_full_unit_is_named_as_the_limit(read: int, saturated: bool) -> None:
     point = measured(result(supply=supply), machine("h100"))
     assert (point["unit"], point["saturated"]) == ("shared memory", saturated)
     assert ("waits" in view.limit(point)) != saturated
+
+
+def test_points_that_are_stored_are_not_simulated_again(result_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ([2048], {"m": 128, "n": 64, "k": 128})
+    before = study(*asked, supplies=[SUPPLIES[1]], jobs=1)
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("simulated again")
+
+    monkeypatch.setattr(pipeline, "run_once", fails)
+    assert study(*asked, supplies=[SUPPLIES[1]], jobs=1) == before
 
 
 def test_a_size_that_a_supply_cannot_run_is_a_row_with_the_reason() -> None:

@@ -39,8 +39,9 @@ def draw(answer: Mapping[str, Any], figure: Figure) -> None:
     lines = {(row["kernel"], row["mode"], row["gpu"]): row["code_lines"] for row in rows}
     for number, gpu in enumerate(gpus):
         places = [place + BAR * (number / len(gpus) - 0.5) for place in range(len(groups))]
-        axes.bar(places, [lines.get((*group, gpu), 0) for group in groups], BAR / len(gpus), align="edge", label=gpu)
-    axes.set_xticks(range(len(groups)), ["\n".join(group) for group in groups])
-    axes.set_ylabel("lines of code")
+        axes.barh(places, [lines.get((*group, gpu), 0) for group in groups], BAR / len(gpus), align="edge", label=gpu)
+    axes.set_yticks(range(len(groups)), [", ".join(group) for group in groups])
+    axes.invert_yaxis()
+    axes.set_xlabel("lines of code")
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
