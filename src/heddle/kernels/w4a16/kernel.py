@@ -25,7 +25,10 @@ class W4Gemm(Kernel[W4Config]):
     """C[m, n] = A[m, k] W[k, n]; A and C fp16, W quantised, fp32 accumulation."""
 
     name = "w4a16"
-    summary = "C[m, n] = A[m, k] W[k, n], A and C fp16, weights of 4 bits (AWQ) or from codebooks (AQLM)"
+    summary = (
+        "C[m, n] = A[m, k] W[k, n], A and C fp16, weights of 4 bits (AWQ) or from codebooks (AQLM); not validated: no "
+        "measurement by shape is public"
+    )
     parameters = (
         Parameter("m", int, 4096, "rows of A and C: tokens"),
         Parameter("n", int, 4096, "columns of W and C"),
