@@ -25,9 +25,9 @@ NAME = "attention_bwd"
 QUICK = [
     ("simt", {"head_dim": 128, "causal": 1, "seqlen_q": 130, "seqlen_kv": 140}),
     ("cuda-native", {"head_dim": 64, "heads_q": 2, "heads_kv": 1, "seqlen_q": 140, "seqlen_kv": 70, "dtype": "bf16"}),
-    ("simt", {"head_dim": 256, "seqlen_q": 70, "seqlen_kv": 65}),
 ]
 SLOW = [
+    ("simt", {"head_dim": 256, "seqlen_q": 70, "seqlen_kv": 65}),
     ("simt", {"head_dim": 64, "causal": 1, "seqlen_q": 333, "seqlen_kv": 500, "heads_q": 4, "heads_kv": 2}),
     ("simt", {"head_dim": 128, "causal": 1, "seqlen_q": 333, "seqlen_kv": 20}),
     ("cuda-native", {"head_dim": 128, "seqlen_q": 512, "dtype": "bf16"}),
@@ -60,7 +60,7 @@ def test_more_shapes(mode: str, params: dict[str, Any]) -> None:
 @pytest.mark.parametrize("place", range(3))
 def test_each_meeting_of_a_step_is_needed(place: int) -> None:
     """Before Q and dO are read, before P and dS are, before dO is overwritten."""
-    asked = request(NAME, "a100", texts={"batch": 1, "heads_q": 1, "seqlen_q": 192, "seqlen_kv": 64})
+    asked = request(NAME, "a100", texts={"batch": 1, "heads_q": 1, "seqlen_q": 128, "seqlen_kv": 64})
     tiles = pipeline.tile_program(NAME, asked.machine, asked.params, candidates(asked)[0])
     [role] = tiles.roles
     program = pipeline.warp_program(dataclasses.replace(tiles, roles=(_without(role, place),)), asked.machine)

@@ -29,8 +29,10 @@ def problem(**changes: Any) -> AttentionProblem:
 
 
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("head_dim", [64, 128, 256])
-@pytest.mark.parametrize(("gpu", "mode", "dtype"), [("a100", "simt", "fp16"), ("h100", "cuda-native", "bf16")])
+@pytest.mark.parametrize(
+    ("head_dim", "gpu", "mode", "dtype"),
+    [(64, "a100", "simt", "fp16"), (128, "h100", "cuda-native", "bf16"), (256, "a100", "simt", "bf16")],
+)
 def test_odd_lengths_are_right(name: str, head_dim: int, gpu: str, mode: str, dtype: str) -> None:
     row = check(request(name, gpu, mode=mode, texts={**SMALL[name], "head_dim": head_dim, "dtype": dtype}))
     assert (row["passed"], row["hazards"]) == (True, [])
@@ -38,10 +40,10 @@ def test_odd_lengths_are_right(name: str, head_dim: int, gpu: str, mode: str, dt
 
 @pytest.mark.parametrize(("name", "read", "written"), [("preprocess", 2 * 2, 4), ("convert", 4, 2)])
 def test_an_element_is_read_and_written_once(name: str, read: int, written: int) -> None:
-    sizes = {"batch": 2, "heads_q": 16, "seqlen_q": 1024, "head_dim": 128}
+    sizes = {"batch": 1, "heads_q": 4, "seqlen_q": 1024, "head_dim": 128}
     asked = request(f"attention_bwd_{name}", "a100", texts=sizes)
     traffic = pipeline.run_once(asked.kernel, asked.machine, asked.params, clock_mhz=1410.0, l2_state="cold")["traffic"]
-    elements = 2 * 16 * 1024 * 128
+    elements = 4 * 1024 * 128
     column = 4 * elements // 128 if name == "preprocess" else 0
     assert traffic["l2_read_bytes"] == read * elements
     assert traffic["l2_write_bytes"] == written * elements + column
