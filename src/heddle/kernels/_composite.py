@@ -77,5 +77,8 @@ class Composite(ABC):
         """
 
     def written(self, params: Mapping[str, Any], step: Step, tensors: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Return what a step has written by tensor name, for the steps behind it, as where a layout has two names."""
+        """Return what a step has written by tensor name, for the steps behind it, as where a layout has two names.
+
+        `params`: those of the composite.
+        """
         return dict(tensors)

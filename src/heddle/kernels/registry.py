@@ -21,6 +21,7 @@ from heddle.kernels.attention.decode_kernel import DECODE_ATTENTION, DECODE_COMB
 from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2, ATTENTION_LSE
 from heddle.kernels.gemm.kernel import Gemm
 from heddle.kernels.model.ffn import FFN
+from heddle.kernels.model.llama import LLAMA
 from heddle.kernels.model.projection import PROJECTION
 from heddle.kernels.norm.kernel import RMSNORM
 from heddle.kernels.w4a16.kernel import W4A16
@@ -35,7 +36,9 @@ KERNELS: dict[str, Kernel[Any]] = {
     kernel.name: kernel for kernel in (*ATTENTIONS, DECODE_SPLIT, DECODE_COMBINE, Gemm(), RMSNORM, W4A16)
 }
 """The kernels: one launch each."""
-COMPOSITES: dict[str, Composite] = {composite.name: composite for composite in (DECODE_ATTENTION, FFN, PROJECTION)}
+COMPOSITES: dict[str, Composite] = {
+    composite.name: composite for composite in (DECODE_ATTENTION, FFN, PROJECTION, LLAMA)
+}
 """The composites: sequences of launches of kernels."""
 
 

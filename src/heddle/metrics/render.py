@@ -42,7 +42,14 @@ def headline(document: Document) -> str:
         f"{document['kernel']} on {document['gpu']} ({document['mode']}): {parameters}\n"
         f"{document['time_us']:.2f} us, {document['tflops']:.1f} TFLOP/s, {document['cycles']} cycles at"
         f" {document['clock_mhz']:.0f} MHz ({document['provenance']['clock_source']}){ideal}{_origin(document)}"
+        f"{unvalidated_line(document)}"
     )
+
+
+def unvalidated_line(document: Document) -> str:
+    """Say on a line of its own if no public measurement checks a result, and why."""
+    reason = document.get("unvalidated", "")
+    return f"\nunvalidated: {reason}" if reason else ""
 
 
 def _origin(document: Document) -> str:

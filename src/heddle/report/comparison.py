@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from heddle.metrics.render import own_pipes, percent
+from heddle.metrics.render import own_pipes, percent, unvalidated_line
 
 Row = Mapping[str, Any]
 RUNS = ("baseline", "control", "fiber")
@@ -44,7 +44,8 @@ def mapping(row: Row) -> list[RenderableType]:
 def heading(row: Row) -> str:
     """Return kernel, GPU, parameters and clock."""
     params = " ".join(f"{name}={value}" for name, value in row["params"].items())
-    return f"{row['kernel']} on {row['gpu']}: {params}\nall at {row['clock_mhz']:.0f} MHz; speed-ups are in cycles"
+    head = f"{row['kernel']} on {row['gpu']}: {params}\nall at {row['clock_mhz']:.0f} MHz; speed-ups are in cycles"
+    return head + unvalidated_line(row["baseline"])
 
 
 def summary(row: Row) -> str:

@@ -83,11 +83,12 @@ def _launch(
             part = dataclasses.replace(asked, kernel=step.kernel, params=step.params)
             _launch(inner, part, fed, questions, f"{name}.", chain)
         else:
-            _execute(composite, step, questions[name], inputs, outer, chain)
+            _execute(composite, asked.params, step, questions[name], inputs, outer, chain)
 
 
 def _execute(
     composite: Composite,
+    params: Mapping[str, Any],
     step: Step,
     question: composites.Question,
     inputs: Mapping[str, NDArray[Any]],
@@ -105,7 +106,7 @@ def _execute(
     chain.hazards += [f"step {question.name}, fed by the steps before it: {hazard}" for hazard in report.hazards]
     chain.cycles += report.cycles * question.count
     chain.tolerance = max(chain.tolerance, *(interp.TOLERANCES.get(t.dtype, 0.0) for t in program.tensors))
-    for tensor, values in composite.written(question.asked.params, step, report.tensors).items():
+    for tensor, values in composite.written(params, step, report.tensors).items():
         chain.written[f"{outer}{step.name}.{tensor}"] = values
 
 

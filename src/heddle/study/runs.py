@@ -21,6 +21,7 @@ from heddle.study.paper import profile_figures
 from heddle.study.rank import FULL_TURNS, FULL_TURNS_FIBER, check_turns, loop_turns
 from heddle.study.requests import Request, request, request_of
 from heddle.study.tiles import pinned
+from heddle.study.unvalidated import unvalidated
 
 if TYPE_CHECKING:
     from heddle.ir.warp import WarpProgram
@@ -45,7 +46,8 @@ NOT_SIMULATED = frozenset(
 def run(asked: Request, *, progress: Progress | None = None) -> dict[str, Any]:
     """Answer a question: choose the tile, settle the clock, simulate; the result JSON with `choice` added."""
     report = progress or (lambda done, total, what: None)
-    return store.remembered(_description(asked), lambda: _answer(asked, report), store.SEARCH_ROOMS)
+    row = store.remembered(_description(asked), lambda: _answer(asked, report), store.SEARCH_ROOMS)
+    return {**row, "unvalidated": unvalidated(asked.kernel, asked.machine.architecture, asked.params)}
 
 
 def stored(asked: Request) -> dict[str, Any] | None:

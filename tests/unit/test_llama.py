@@ -1,0 +1,73 @@
+"""Is a model made of the right launches, is the chain of one layer right, and is it said that nothing validates it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heddle.errors import UserError
+from heddle.kernels.registry import find_entry
+from heddle.machine.load import machine
+from heddle.metrics.render import headline
+from heddle.study.checks import check, check_sizes
+from heddle.study.composites import questions
+from heddle.study.requests import request
+from heddle.study.unvalidated import rows, unvalidated
+
+LAYER = ["attention_norm", "qkv", "attention", "output", "ffn_norm", "ffn.gate_up", "ffn.down"]
+
+
+def asked(**texts: Any) -> list[tuple[str, int]]:
+    return [(q.name, q.count) for q in questions(request("llama", "h100", texts=texts))]
+
+
+def test_a_model_has_each_launch_of_a_layer_as_often_as_layers() -> None:
+    assert asked(model="llama-3-70b") == [*((name, 80) for name in LAYER), ("final_norm", 1), ("lm_head", 1)]
+    assert asked(model="llama-3-70b", part="layer") == [(name, 1) for name in LAYER]
+
+
+def test_only_the_last_token_of_a_sequence_goes_to_the_head() -> None:
+    found = find_entry("llama")
+    steps = found.steps(machine("h100"), found.check({"batch": 3, "seqlen": 128}), "simt")
+    assert (steps[1].params["m"], steps[-1].params["m"]) == (384, 3)
+
+
+def test_the_work_is_twice_the_weights_a_token_and_the_attention() -> None:
+    found = find_entry("llama")
+    params = found.check({"model": "llama-2-7b", "seqlen": 4096})
+    steps = {step.name: step for step in found.steps(machine("h100"), params, "simt")}
+    flops = sum(s.count * find_entry(s.kernel).flops(s.params) for n, s in steps.items() if n in ("qkv", "output"))
+    assert flops == 2 * 4096 * 32 * (4096 * 3 * 4096 + 4096 * 4096)
+
+
+@pytest.mark.parametrize(("given", "text"), [({"phase": "decode"}, "phase=decode"), ({"precision": "w4a16"}, "w4a16")])
+def test_what_is_not_modelled_is_said(given: dict[str, str], text: str) -> None:
+    with pytest.raises(UserError, match=text):
+        asked(**given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ["a100", "h100", "b200"])
+def test_the_chain_of_a_layer_is_right(gpu: str) -> None:
+    row = check(request("llama", gpu, texts=check_sizes("llama", {"part": "layer", "seqlen": 24, "batch": 2})))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_rows_without_a_public_measurement_name_kernels_that_exist() -> None:
+    for row in rows():
+        find_entry(row["kernel"])
+        assert row["reason"]
+
+
+def test_a_gated_product_is_unvalidated_and_a_plain_one_is_not() -> None:
+    assert "gated" in unvalidated("gemm", "sm_90", {"epilogue": "silu_mul"})
+    assert unvalidated("gemm", "sm_90", {"epilogue": "none"}) == ""
+    assert unvalidated("llama", "sm_80", {})
+
+
+def test_the_reason_is_printed_with_the_numbers() -> None:
+    row = {"kernel": "ffn", "gpu": "h100", "mode": "simt", "params": {}, "time_us": 1.0, "tflops": 1.0, "cycles": 1,
+           "clock_mhz": 1.0, "provenance": {"clock_source": "given"}}  # fmt: skip
+    assert "unvalidated" not in headline(row)
+    assert headline({**row, "unvalidated": "nothing is known"}).endswith("unvalidated: nothing is known")
