@@ -22,6 +22,9 @@ def figures() -> Mapping[str, Any]:
 
 def figure(kernel: str, architecture: str, params: Mapping[str, Any]) -> Figure:
     """Return the paper's figure for a question (`speedup`, `where`), empty where the paper has none."""
+    sequence: Figure = figures()["sequence"].get(kernel, {})
+    if sequence:
+        return dict(sequence.get(architecture, {}))
     if kernel == "gemm":  # a gated one is a part of an FFN, and the paper has a figure of the whole only
         gated = params["epilogue"] == "silu_mul"
         found: Figure = {} if gated else figures()["gemm"]["projection"].get(architecture, {})
