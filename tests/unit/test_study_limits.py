@@ -42,7 +42,7 @@ def test_without_a_saturated_unit_the_waits_of_the_busiest_role_stand_there() ->
 
 def test_tensor_time_that_is_not_useful_is_told() -> None:
     text = limit(compared(tensor=0.96, use=0.84, speedup=1.5, base=0.6))["text"]
-    assert text.endswith("of the tensor time 87.5 % useful (SMs that end earlier, or have no work)")
+    assert text.endswith("of the tensor time 87.5 % useful (padding, SMs that end earlier, or have no work)")
 
 
 @pytest.mark.parametrize(

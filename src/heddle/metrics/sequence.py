@@ -59,6 +59,7 @@ def sequence_json(
         "stalls": _shares(parts, "stalls"),
         "stalls_by_role": {f"{p.name} {role}": row for p in parts for role, row in p.row["stalls_by_role"].items()},
         "traffic": _totals(parts, [part.row["traffic"] for part in parts]),
+        "supply": _totals(parts, [part.row["supply"] for part in parts]),
         "speed_of_light": _speed_of_light(parts, machine),
         "roofline": _roofline(parts, machine, flops),
         "verdict": f"{longest.name} takes {longest.cycles / cycles:.0%} of the cycles. {longest.row['verdict']}",

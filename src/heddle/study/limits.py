@@ -65,7 +65,7 @@ def _not_useful(fiber: Row) -> list[str]:
     busy = fiber["pipes"]["tensor"]
     if not busy or busy - fiber["tensor_utilization"] < NOTABLE:
         return []
-    why = "SMs that end earlier, or have no work"
+    why = "padding, SMs that end earlier, or have no work"
     if fiber["params"].get("causal"):
         why = f"masked parts of tiles, {why}"
     return [f"of the tensor time {percent(fiber['tensor_utilization'] / busy)} useful ({why})"]
