@@ -29,21 +29,21 @@ def gradients(problem: AttentionProblem, seed: int) -> tuple[Arrays, dict[str, W
 
     q = normal(problem.heads_q, problem.seqlen_q)
     k, v = (normal(problem.heads_kv, problem.seqlen_kv) for _ in range(2))
-    dout = normal(problem.heads_q, problem.seqlen_q)
+    grad_out = normal(problem.heads_q, problem.seqlen_q)
     out, lse = np.zeros(q.shape), np.zeros(q.shape[:2])
     found = {"dQ": np.zeros(q.shape), "dK": np.zeros(k.shape), "dV": np.zeros(v.shape)}
     for plane in range(len(q)):
         kv = plane // problem.group
-        wide = [array.astype(np.float64) for array in (q[plane], k[kv], v[kv], dout[plane])]
+        wide = [array.astype(np.float64) for array in (q[plane], k[kv], v[kv], grad_out[plane])]
         out[plane], lse[plane], (dq, dk, dv) = _plane(problem, *wide)
         found["dQ"][plane] = dq
         found["dK"][kv] += dk
         found["dV"][kv] += dv
-    inputs = {"Q": q, "K": k, "V": v, "dO": dout, "O": out.astype(dtype), "LSE": lse.astype(np.float32)}
+    inputs = {"Q": q, "K": k, "V": v, "dO": grad_out, "O": out.astype(dtype), "LSE": lse.astype(np.float32)}
     return inputs, found
 
 
-def _plane(problem: AttentionProblem, q: Wide, k: Wide, v: Wide, dout: Wide) -> tuple[Wide, Wide, list[Wide]]:
+def _plane(problem: AttentionProblem, q: Wide, k: Wide, v: Wide, grad_out: Wide) -> tuple[Wide, Wide, list[Wide]]:
     """Return O, LSE and [dQ, dK, dV] of one query head; a row that sees no key has zeros."""
     scores = q @ k.T * problem.scale
     if problem.causal:
@@ -55,6 +55,6 @@ def _plane(problem: AttentionProblem, q: Wide, k: Wide, v: Wide, dout: Wide) -> 
     total = weights.sum(axis=1, keepdims=True)
     weights /= np.where(total > 0, total, 1.0)
     out = weights @ v
-    change = weights * (dout @ v.T - (dout * out).sum(axis=1, keepdims=True)) * problem.scale
+    change = weights * (grad_out @ v.T - (grad_out * out).sum(axis=1, keepdims=True)) * problem.scale
     lse = np.where(total > 0, np.log(np.where(total > 0, total, 1.0)) + highest, 0.0)[:, 0]
-    return out, lse, [change @ k, change.T @ q, weights.T @ dout]
+    return out, lse, [change @ k, change.T @ q, weights.T @ grad_out]
