@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from heddle.errors import UserError
 from heddle.kernels.model.shapes import models
 from heddle.kernels.registry import find_entry
 from heddle.machine.load import machine
 from heddle.study.checks import check, check_sizes
+from heddle.study.composites import questions
 from heddle.study.requests import request
 
 PARAMETERS_BILLION = {
@@ -43,6 +45,18 @@ def test_steps_of_real_models_are_problems_of_both_forms(kernel: str, name: str,
     for step in found.steps(device, found.check({"model": name}), "simt"):
         for mode in ("simt", "fiber"):
             assert find_entry(step.kernel).candidates(device, step.params, mode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernel", "gpu"), [("ffn", "a100"), ("projection", "h100")])
+def test_the_chain_of_a_part_with_quantised_weights_is_right(kernel: str, gpu: str) -> None:
+    row = check(request(kernel, gpu, texts=check_sizes(kernel, {"tokens": 40, "weights": "awq"})))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_quantised_weights_multiply_fp16_only() -> None:
+    with pytest.raises(UserError, match="dtype is bf16"):
+        questions(request("ffn", "a100", texts={"weights": "awq", "dtype": "bf16"}))
 
 
 def test_gate_and_up_projection_are_one_product_of_twice_the_columns() -> None:

@@ -324,11 +324,11 @@ def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
 
 
 def _check_rotation(op: tile.Elementwise, tiles: _Tiles) -> None:
-    """Pairs of columns are rotated in fp32, in the layouts in which a thread has both."""
+    """Pairs of columns are rotated in fp32; a thread has both in every layout."""
     if op.function != "rotate":
         return
-    if any(tiles.dtype(name) != "fp32" or tiles.by_name[name].spread == "rows" for name in (op.dst, *op.sources[:1])):
-        raise UserError(f"pairs are rotated in fp32 fragments; {op.dst!r} or {op.sources[0]!r} is none", where=op.where)
+    if any(tiles.dtype(name) != "fp32" for name in (op.dst, *op.sources[:1])):
+        raise UserError(f"pairs are rotated in fp32; {op.dst!r} or {op.sources[0]!r} is not", where=op.where)
     if len(op.sources) != 2 or tiles.shape(op.sources[1])[1] == 1:
         raise UserError("rotate takes a tile and one with cosine and sine of each pair", where=op.where)
 

@@ -76,9 +76,11 @@ class Composite(ABC):
         compared by its elements in order, so that its shape need not be that of the step's tensor.
         """
 
-    def written(self, params: Mapping[str, Any], step: Step, tensors: Mapping[str, NDArray[Any]]) -> Arrays:
+    def written(
+        self, params: Mapping[str, Any], step: Step, tensors: Mapping[str, NDArray[Any]], inputs: Arrays
+    ) -> Arrays:
         """Return what a step has written by tensor name, for the steps behind it, as where a layout has two names.
 
-        `params`: those of the composite.
+        `params`, `inputs`: those of the composite.
         """
         return dict(tensors)

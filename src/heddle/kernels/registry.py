@@ -23,6 +23,8 @@ from heddle.kernels.gemm.kernel import Gemm
 from heddle.kernels.model.ffn import FFN
 from heddle.kernels.model.llama import LLAMA
 from heddle.kernels.model.projection import PROJECTION
+from heddle.kernels.model.rope import ROPE
+from heddle.kernels.model.silu_mul import SILU_MUL
 from heddle.kernels.norm.kernel import RMSNORM
 from heddle.kernels.w4a16.kernel import W4A16
 
@@ -32,8 +34,9 @@ ATTENTIONS = (
     *(ATTENTION, ATTENTION_FA2, ATTENTION_LSE, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM),
     *(PREPROCESS_FA3, CLEAR_KEYS, CONVERT_KEYS),
 )
+DECODING = (DECODE_SPLIT, DECODE_COMBINE)
 KERNELS: dict[str, Kernel[Any]] = {
-    kernel.name: kernel for kernel in (*ATTENTIONS, DECODE_SPLIT, DECODE_COMBINE, Gemm(), RMSNORM, W4A16)
+    kernel.name: kernel for kernel in (*ATTENTIONS, *DECODING, Gemm(), RMSNORM, ROPE, SILU_MUL, W4A16)
 }
 """The kernels: one launch each."""
 COMPOSITES: dict[str, Composite] = {

@@ -106,7 +106,7 @@ def _execute(
     chain.hazards += [f"step {question.name}, fed by the steps before it: {hazard}" for hazard in report.hazards]
     chain.cycles += report.cycles * question.count
     chain.tolerance = max(chain.tolerance, *(interp.TOLERANCES.get(t.dtype, 0.0) for t in program.tensors))
-    for tensor, values in composite.written(params, step, report.tensors).items():
+    for tensor, values in composite.written(params, step, report.tensors, dict(inputs)).items():
         chain.written[f"{outer}{step.name}.{tensor}"] = values
 
 

@@ -22,17 +22,33 @@ def figures() -> Mapping[str, Any]:
 
 def figure(kernel: str, architecture: str, params: Mapping[str, Any]) -> Figure:
     """Return the paper's figure for a question (`speedup`, `where`), empty where the paper has none."""
-    sequence: Figure = figures()["sequence"].get(kernel, {})
-    if sequence:
-        return dict(sequence.get(architecture, {}))
+    family, name = _entry(kernel, params)
+    found: Figure = figures().get(family, {}).get(name, {}).get(architecture, {})
+    return dict(found)
+
+
+def _entry(kernel: str, params: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the section of the table that a question belongs to, empty names where there is none."""
+    if kernel in ("ffn", "projection", "llama"):
+        return _model_part(kernel, params)
+    if kernel == "w4a16":
+        return "w4a16", "awq" if params["scheme"] == "awq" else "aqlm"
     if kernel == "gemm":  # a gated one is a part of an FFN, and the paper has a figure of the whole only
-        gated = params["epilogue"] == "silu_mul"
-        found: Figure = {} if gated else figures()["gemm"]["projection"].get(architecture, {})
-        return found
-    if kernel != "attention" or params.get("direction", "fwd") != "fwd" or not _at_the_papers_size(params):
-        return {}
-    found = figures()["attention"].get(heads(params), {}).get(architecture, {})
-    return found
+        return ("", "") if params["epilogue"] == "silu_mul" else ("gemm", "projection")
+    if kernel not in ("attention", "decode_attention") or not _at_the_papers_size(params):
+        return "", ""
+    if kernel == "decode_attention":
+        return "decode", "sequence"
+    directions = {"fwd": ("attention", heads(params)), "bwd": ("backward", "sequence")}
+    return directions.get(params.get("direction", "fwd"), ("", ""))
+
+
+def _model_part(kernel: str, params: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the section of a sequence: the paper's are of prefill, and it has no projection by quantised weights."""
+    mixed = params.get("weights", "plain") != "plain" or params.get("precision") == "w4a16"
+    if params.get("phase") == "decode":
+        return "", ""
+    return "sequence", f"{kernel}_w4a16" if mixed else kernel
 
 
 def profile_figures(kernel: str, architecture: str, mode: str) -> Figure:
@@ -53,7 +69,8 @@ def heads(params: Mapping[str, Any]) -> str:
 
 def _at_the_papers_size(params: Mapping[str, Any]) -> bool:
     setting = figures()["attention"]
-    sizes = {params["seqlen_q"], params["seqlen_kv"]}
+    queries = params["seqlen_q"]
+    sizes = {queries if queries > 1 else params["seqlen_kv"], params["seqlen_kv"]}
     return sizes == {setting["seqlen"]} and params["head_dim"] == setting["head_dim"]
 
 

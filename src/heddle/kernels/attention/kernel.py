@@ -26,8 +26,8 @@ from heddle.machine.spec import Machine
 
 CURRENT: Mapping[str, Implementation] = {"sm_80": FA2, "sm_90": FA3, "sm_100": FA4}
 """The kernel of `attention`, by architecture."""
-OLDER: Mapping[str, Implementation] = {"sm_80": FA2, "sm_90": FA2}
-"""The kernel of `attention_fa2`: the code for A100, which H100 runs too."""
+OLDER: Mapping[str, Implementation] = {"sm_80": FA2, "sm_90": FA2, "sm_100": FA2}
+"""The kernel of `attention_fa2`: the code for A100, which later GPUs run too."""
 
 PARAMETERS = (
     Parameter("batch", int, 8, "sequences", small=1),

@@ -39,7 +39,7 @@ def epilogue(
         gate, other = pairs[:, :, 0], pairs[:, :, 1]
         gated: NDArray[np.float64] = (gate / (1 + np.exp(-gate)) * other).reshape(problem.m, problem.output_cols)
         return gated
-    return product if table is None else _rotated(product, table.astype(np.float64), problem)
+    return product if table is None else rotated(product, table.astype(np.float64), problem)
 
 
 def angles(problem: GemmProblem) -> NDArray[np.float64]:
@@ -49,8 +49,8 @@ def angles(problem: GemmProblem) -> NDArray[np.float64]:
     return np.stack((np.cos(angle), np.sin(angle)), axis=2).reshape(problem.m, problem.head_dim)
 
 
-def _rotated(product: NDArray[np.float64], turns: NDArray[np.float64], problem: GemmProblem) -> NDArray[np.float64]:
-    """Multiply the pairs of Q and K as complex numbers by those of the table."""
+def rotated(product: NDArray[np.float64], turns: NDArray[np.float64], problem: GemmProblem) -> NDArray[np.float64]:
+    """Multiply the pairs of Q and K [m, n] as complex numbers by those of the table [m, head_dim]; V stays."""
     heads = product[:, : problem.rotated_cols].reshape(problem.m, -1, problem.head_dim // 2, 2)
     turn = turns.reshape(problem.m, 1, -1, 2)
     turned = (heads[..., 0] + 1j * heads[..., 1]) * (turn[..., 0] + 1j * turn[..., 1])

@@ -7,60 +7,63 @@ from numpy.typing import NDArray
 
 from heddle.kernels._composite import Arrays
 from heddle.kernels.attention.reference import attention
-from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.gemm.reference import angles, epilogue
+from heddle.kernels.gemm.reference import angles, rotated
 from heddle.kernels.gemm.rope import TABLE
 from heddle.kernels.gemm.shape import GemmProblem
+from heddle.kernels.model.ffn import ffn_of, ffn_weights
+from heddle.kernels.model.llama_pass import Pass, planes_of, rows_of
+from heddle.kernels.model.products import made_weights
 from heddle.kernels.model.projection import qkv_params
-from heddle.kernels.model.shapes import Model, cast_to, product, weights
+from heddle.kernels.model.shapes import PLAIN, cast_to
 from heddle.kernels.norm.shape import EPSILON
 
 Wide = NDArray[np.float64]
+DTYPE = "fp16"
 
 
-def forward(model: Model, sizes: AttentionProblem, seed: int, *, whole: bool) -> tuple[Arrays, dict[str, Wide]]:
+def forward(asked: Pass, seed: int) -> tuple[Arrays, dict[str, Wide]]:
     """Return inputs and weights by name, and the logits of the last tokens, or what a layer's FFN gives (float64).
 
     X is what the layer before has added last, R the sum of all before it. The layers of a model have the weights of
     one in the chain of launches, where each launch runs once.
     """
-    given = inputs(model, sizes, seed)
-    tokens = sizes.batch * sizes.seqlen_q
-    wide = {name: array.astype(np.float64) for name, array in given.items()}
+    given, products = inputs(asked, np.random.default_rng(seed))
+    wide = {name: array.astype(np.float64) for name, array in given.items() if array.dtype == np.float16}
     stream = wide["X"] + wide["R"]
-    rotated = epilogue(
-        product(normalised(stream, wide["W_attention_norm"]), given["W_qkv"]),
-        GemmProblem(**qkv_params(model, tokens, sizes.dtype)),
-        given[TABLE],
-    )
-    heads = attended(model, sizes, rotated)
-    stream = stream + product(heads, given["W_output"])
-    gated = GemmProblem(m=tokens, n=2 * model.ffn, k=model.hidden, dtype=sizes.dtype, epilogue="silu_mul")
-    inside = epilogue(product(normalised(stream, wide["W_ffn_norm"]), given["W_gate_up"]), gated)
-    last = product(inside, given["W_down"])
-    if not whole:
+    problem = GemmProblem(**qkv_params(asked.model, asked.tokens, DTYPE))
+    rows = rotated(normalised(stream, wide["W_attention_norm"]) @ products["qkv"].T, wide[TABLE], problem)
+    stream = stream + attended(asked, rows, wide) @ products["output"].T
+    last = ffn_of(normalised(stream, wide["W_ffn_norm"]), products, asked.weights)
+    if not asked.whole:
         return given, {"ffn.down.C": last}
-    final = normalised(stream + last, wide["W_final_norm"])[sizes.seqlen_q - 1 :: sizes.seqlen_q]
-    return given, {"lm_head.C": product(final, given["W_head"])}
+    final = normalised(stream + last, wide["W_final_norm"])[asked.queries - 1 :: asked.queries]
+    return given, {"lm_head.C": final @ products["head"].T}
 
 
-def inputs(model: Model, sizes: AttentionProblem, seed: int) -> Arrays:
-    """Return seeded X, R, the weights of a layer, of the last norm and the LM head, and the table of positions."""
-    generator, dtype, tokens = np.random.default_rng(seed), sizes.dtype, sizes.batch * sizes.seqlen_q
-    given = {name: cast_to(generator.standard_normal((tokens, model.hidden)), dtype) for name in ("X", "R")}
+def inputs(asked: Pass, generator: np.random.Generator) -> tuple[Arrays, dict[str, Wide]]:
+    """Return (seeded X, R, weights of a layer, of the last norm and the LM head, the table of positions, earlier keys
+    and values; what the weights of products stand for).
+    """
+    model, shape = asked.model, (asked.tokens, asked.model.hidden)
+    given = {name: cast_to(generator.standard_normal(shape), DTYPE) for name in ("X", "R")}
     for name in ("attention", "ffn", "final"):
-        given[f"W_{name}_norm"] = cast_to(1 + 0.1 * generator.standard_normal((1, model.hidden)), dtype)
-    shapes = {
-        "qkv": (model.qkv_cols, model.hidden),
-        "output": (model.hidden, model.query_cols),
-        "gate_up": (2 * model.ffn, model.hidden),
-        "down": (model.hidden, model.ffn),
-        "head": (model.vocab, model.hidden),
-    }
-    given |= {f"W_{name}": weights(generator, shape, dtype) for name, shape in shapes.items()}
-    sequence = GemmProblem(**qkv_params(model, sizes.seqlen_q, dtype))
-    given[TABLE] = cast_to(np.tile(angles(sequence), (sizes.batch, 1)), dtype)
-    return given
+        given[f"W_{name}_norm"] = cast_to(1 + 0.1 * generator.standard_normal((1, model.hidden)), DTYPE)
+    products: dict[str, Wide] = {}
+    for name, size, kind in (
+        ("qkv", (model.qkv_cols, model.hidden), asked.weights),
+        ("output", (model.hidden, model.query_cols), asked.weights),
+        ("head", (model.vocab, model.hidden), PLAIN),
+    ):
+        stored, products[name] = made_weights(generator, name, size, kind, DTYPE)
+        given |= stored
+    stored, network = ffn_weights(generator, model, asked.weights, DTYPE)
+    given |= stored
+    positions = angles(GemmProblem(**qkv_params(model, asked.seqlen, DTYPE)))[-asked.queries :]
+    given[TABLE] = cast_to(np.tile(positions, (asked.batch, 1)), DTYPE)
+    if asked.decodes:
+        earlier = (asked.batch * model.heads_kv, asked.seqlen - 1, model.head_dim)
+        given |= {f"{name}_cache": cast_to(generator.standard_normal(earlier), DTYPE) for name in "KV"}
+    return given, products | network
 
 
 def normalised(rows: Wide, weight: Wide) -> Wide:
@@ -69,15 +72,10 @@ def normalised(rows: Wide, weight: Wide) -> Wide:
     return found
 
 
-def attended(model: Model, sizes: AttentionProblem, rows: Wide) -> Wide:
-    """Return [tokens, heads x head_dim]: attention of the rows of the QKV projection."""
-    parts, first = [], 0
-    for count in (model.heads_q, model.heads_kv, model.heads_kv):
-        columns = rows[:, first : first + count * model.head_dim]
-        planes = columns.reshape(sizes.batch, sizes.seqlen_q, count, model.head_dim).transpose(0, 2, 1, 3)
-        parts.append(planes.reshape(-1, sizes.seqlen_q, model.head_dim))
-        first += count * model.head_dim
-    out = attention(sizes, *parts)
-    planes = out.reshape(sizes.batch, model.heads_q, sizes.seqlen_q, model.head_dim).transpose(0, 2, 1, 3)
-    found: Wide = planes.reshape(sizes.batch * sizes.seqlen_q, model.query_cols)
+def attended(asked: Pass, rows: Wide, wide: dict[str, Wide]) -> Wide:
+    """Return [tokens, heads x head_dim]: attention of the rows of the QKV projection, and of earlier keys."""
+    planes = planes_of(asked, rows)
+    if asked.decodes:
+        planes |= {name: np.concatenate((wide[f"{name}_cache"], planes[name]), axis=1) for name in "KV"}
+    found: Wide = rows_of(asked, attention(asked.attention, planes["Q"], planes["K"], planes["V"]))
     return found

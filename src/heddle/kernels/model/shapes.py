@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from heddle.ir.dtypes import NUMPY_NAMES
 from heddle.kernels._parameters import Parameter
+from heddle.kernels.w4a16.shape import SCHEMES
 
 TABLE = Path(__file__).parent / "models.toml"
 
@@ -58,6 +59,10 @@ def models() -> Mapping[str, Model]:
 MODEL = Parameter("model", str, "llama-3-8b", "shapes of which model", choices=tuple(models()), small="tiny")
 TOKENS = Parameter("tokens", int, 4096, "vectors: batch times sequence length", small=72)
 DTYPE = Parameter("dtype", str, "fp16", "type of all tensors", choices=("fp16", "bf16"))
+PLAIN = "plain"
+WEIGHTS = Parameter(
+    "weights", str, PLAIN, "of the type of all tensors, or quantised as in w4a16 (fp16)", choices=(PLAIN, *SCHEMES)
+)
 
 
 def weights(generator: np.random.Generator, shape: tuple[int, int], dtype: str) -> NDArray[Any]:
@@ -68,8 +73,3 @@ def weights(generator: np.random.Generator, shape: tuple[int, int], dtype: str) 
 def cast_to(values: NDArray[np.float64], dtype: str) -> NDArray[Any]:
     """Return values in an element type of kernels."""
     return values.astype(np.dtype(NUMPY_NAMES[dtype]))
-
-
-def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
-    """Return a b^T in float64."""
-    return a.astype(np.float64) @ b.astype(np.float64).T

@@ -20,34 +20,40 @@ def reference(problem: W4Problem, seed: int) -> tuple[dict[str, NDArray[Any]], d
     product takes them.
     """
     generator = np.random.default_rng(seed)
-    if problem.looks_up:
-        return _looked_up(problem, generator)
     a = generator.standard_normal((problem.m, problem.k)).astype(np.float16)
+    stored, plain = quantised(problem, generator)
+    return {"A": a, **stored}, {"C": a.astype(np.float64) @ plain}
+
+
+def quantised(
+    problem: W4Problem, generator: np.random.Generator, size: float = 1.0
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64]]:
+    """Return (seeded weights by tensor name, what they stand for [k, n] in float64); `size`: of all scales."""
+    if problem.looks_up:
+        return _codes(problem, generator, size)
     weights = generator.integers(0, LEVELS, (problem.k, problem.n), dtype=np.uint8)
     groups = (problem.k // problem.group, problem.n)
-    scales = (generator.uniform(0.5, 1.5, groups) / np.sqrt(problem.k)).astype(np.float16)
+    scales = (size * generator.uniform(0.5, 1.5, groups) / np.sqrt(problem.k)).astype(np.float16)
     zeros = generator.integers(0, LEVELS, groups).astype(np.float16)
     scale, zero = (np.repeat(t.astype(np.float64), problem.group, axis=0) for t in (scales, zeros))
     plain = ((weights - zero) * scale).astype(np.float16)
-    inputs = {"A": a, "Q": packed(weights), "S": scales, "Z": zeros}
-    return inputs, {"C": a.astype(np.float64) @ plain.astype(np.float64)}
+    return {"Q": packed(weights), "S": scales, "Z": zeros}, plain.astype(np.float64)
 
 
-def _looked_up(
-    problem: W4Problem, generator: np.random.Generator
-) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float64]]]:
+def _codes(
+    problem: W4Problem, generator: np.random.Generator, size: float
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64]]:
     """The same by codes of AQLM: codebooks normal, one under the other in K, codes uniform."""
     books, entries = BOOKS[problem.scheme], ENTRIES[problem.scheme] // BOOKS[problem.scheme]
-    a = generator.standard_normal((problem.m, problem.k)).astype(np.float16)
     book = generator.standard_normal((books * entries, 8)).astype(np.float16)
     codes = generator.integers(0, entries, (problem.k // 8, problem.n, books))
-    scales = (generator.uniform(0.5, 1.5, (1, problem.n)) / np.sqrt(problem.k)).astype(np.float16)
+    scales = (size * generator.uniform(0.5, 1.5, (1, problem.n)) / np.sqrt(problem.k)).astype(np.float16)
     chosen = book[codes + entries * np.arange(books)].astype(np.float64).sum(axis=2).astype(np.float16)
     plain = chosen.transpose(0, 2, 1).reshape(problem.k, problem.n).astype(np.float64)
     weights = (plain * scales.astype(np.float64)).astype(np.float16)
     kind = np.uint16 if books == 1 else np.uint8
-    inputs = {"A": a, "Q": codes.reshape(problem.k // 8, -1).astype(kind), "S": scales, "K": book}
-    return inputs, {"C": a.astype(np.float64) @ weights.astype(np.float64)}
+    stored = {"Q": codes.reshape(problem.k // 8, -1).astype(kind), "S": scales, "K": book}
+    return stored, weights.astype(np.float64)
 
 
 def packed(weights: NDArray[np.uint8]) -> NDArray[np.uint8]:
