@@ -11,7 +11,8 @@ import pytest
 from heddle import interp, pipeline
 from heddle.errors import UserError
 from heddle.kernels.attention.decode_reference import parts, whole
-from heddle.kernels.attention.decode_shape import DecodeProblem, split_count, used_splits
+from heddle.kernels.attention.decode_shape import DecodeProblem, split_count, split_count_fa3, used_splits
+from heddle.kernels.attention.shape import ceil_div
 from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
 from heddle.study import api, composites
@@ -22,9 +23,9 @@ SMALL = {"batch": 1, "heads_q": 3, "heads_kv": 1, "seqlen_kv": 300}
 PROBLEM = DecodeProblem(batch=2, heads_q=4, heads_kv=2, seqlen_kv=300, head_dim=128, dtype="fp16", num_splits=3)
 
 
-def launches(**params: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return kernel and parameters of each launch on A100."""
-    steps = composites.questions(request("decode_attention", "a100", texts=params))
+def launches(gpu: str = "a100", **params: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return kernel and parameters of each launch."""
+    steps = composites.questions(request("decode_attention", gpu, texts=params))
     return [(step.asked.kernel, step.asked.params) for step in steps]
 
 
@@ -40,20 +41,41 @@ def launches(**params: Any) -> list[tuple[str, Mapping[str, Any]]]:
     ],
 )
 def test_the_count_of_splits_is_that_of_the_open_kernel(planes: int, keys: int, release: int, expected: int) -> None:
-    assert split_count(planes, 108, keys, 128, release) == expected
+    assert split_count(planes, 108, ceil_div(keys, 128), release) == expected
+
+
+@pytest.mark.parametrize(
+    ("planes", "blocks", "expected"),
+    [
+        (4, 293, 29),  # 116 of 132 places; 28 splits take 0.848
+        (4, 19, 17),  # as 19 splits are the most, 0.85 of 76 places are enough
+        (4, 4, 1),  # so few blocks stay whole
+        (106, 293, 1),  # 0.8 of the places are taken
+    ],
+)
+def test_the_count_of_splits_on_h100_is_that_of_flash_attention_3(planes: int, blocks: int, expected: int) -> None:
+    assert split_count_fa3(planes, 132, blocks) == expected
 
 
 def test_splits_without_keys_are_not_launched() -> None:
     """Ten blocks in eight splits: two each, so that five have some."""
-    assert used_splits(1280, 128, 8) == 5
+    assert used_splits(10, 8) == 5
     with pytest.raises(UserError, match="num_splits=5 cuts them in the same way"):
         find_kernel("decode_split").problem({"seqlen_kv": 1280, "num_splits": 8})
 
 
-def test_whole_keys_are_one_launch_of_attention_with_packed_heads() -> None:
-    ((kernel, params),) = launches(batch=256, heads_q=16, heads_kv=2, seqlen_kv=256)
-    assert kernel == "attention_fa2"
+@pytest.mark.parametrize(("gpu", "name"), [("a100", "attention_fa2"), ("h100", "attention"), ("b200", "attention_fa2")])
+def test_whole_keys_are_one_launch_of_attention_with_packed_heads(gpu: str, name: str) -> None:
+    ((kernel, params),) = launches(gpu, batch=256, heads_q=16, heads_kv=2, seqlen_kv=256)
+    assert kernel == name
     assert (params["heads_q"], params["heads_kv"], params["seqlen_q"]) == (2, 2, 8)
+
+
+def test_keys_in_8_bits_are_decoded_on_h100_and_added_up_in_16() -> None:
+    names = [(kernel, params["dtype"]) for kernel, params in launches("h100", **SMALL, dtype="fp8_kv", num_splits=2)]
+    assert names == [("decode_split_fa3", "fp8_e4m3"), ("decode_combine", "bf16")]
+    with pytest.raises(UserError, match="decoding on a100 takes fp16, bf16; got 'fp8_kv'"):
+        launches("a100", **SMALL, dtype="fp8_kv")
 
 
 def test_split_keys_are_two_launches_and_the_second_finds_the_parts_in_l2() -> None:
@@ -79,7 +101,10 @@ def test_the_references_of_both_launches_make_that_of_the_whole() -> None:
         ("a100", {"num_splits": 3}),
         ("a100", {"num_splits": 1, "dtype": "bf16"}),
         ("a100", {"num_splits": 2, "head_dim": 256, "seqlen_kv": 65}),
-        ("h100", {"num_splits": 2, "head_dim": 64}),
+        ("h100", {"num_splits": 2}),
+        ("h100", {"num_splits": 2, "head_dim": 64, "dtype": "bf16"}),
+        pytest.param("h100", {"num_splits": 2, "head_dim": 256, "seqlen_kv": 161}, marks=pytest.mark.slow),
+        ("h200", {"num_splits": 2, "dtype": "fp8_kv", "seqlen_kv": 333}),
         ("b200", {"num_splits": 2, "heads_q": 2, "heads_kv": 2}),
     ],
 )

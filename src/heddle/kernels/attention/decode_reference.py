@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.kernels.attention.decode_shape import SPLIT_KEYS, DecodeProblem
+from heddle.kernels.attention.decode_shape import DecodeProblem
 from heddle.kernels.attention.reference import reference
 
 Arrays = dict[str, NDArray[Any]]
@@ -24,7 +24,7 @@ def parts(problem: DecodeProblem, seed: int) -> tuple[Arrays, Expected]:
     """Return ({"Q", "K", "V"}, {"O_partial": [planes, group, splits * d], "LSE_partial": [planes, group, splits]})."""
     inputs, _ = whole(problem, seed)
     q, k, v = (inputs[name].astype(np.float64) for name in "QKV")
-    keys = problem.blocks_per_split * SPLIT_KEYS[problem.head_dim]
+    keys = problem.blocks_per_split * problem.keys
     outs, logs = [], []
     for first in range(0, problem.seqlen_kv, keys):
         scores = q @ k[:, first : first + keys].transpose(0, 2, 1) * problem.packed.scale

@@ -1,7 +1,7 @@
 """Problem of decoding: attention of one query a sequence, its keys split over CTAs, and how many splits there are.
 
-Tiles and heuristic are those of FlashAttention 2 (github.com/Dao-AILab/flash-attention at 0251105,
-csrc/flash_attn/flash_api.cpp and flash_fwd_launch_template.h).
+Tiles and heuristics are those of FlashAttention 2 and 3 (github.com/Dao-AILab/flash-attention at 0251105,
+csrc/flash_attn/flash_api.cpp and flash_fwd_launch_template.h; hopper/heuristics.h and flash_api.cpp).
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from heddle.kernels.attention.shape import AttentionProblem, ceil_div
 
 SPLIT_ROWS = 64
-"""Rows of a tile of the split kernel: the query heads of a key and value head, the others padding."""
+"""Rows of a tile of FlashAttention 2's split kernel: the query heads of a key and value head, the others padding."""
 SPLIT_KEYS = {64: 256, 128: 128, 256: 64}
-"""Keys of a block of the split kernel, by head size."""
+"""Keys of a block of FlashAttention 2's split kernel, by head size."""
+WHOLE_BLOCKS = 4
+"""FlashAttention 3 does not split so few blocks of keys."""
 MOST_SPLITS = 128
 GOOD_SHARE = 0.85
 """The fewest splits are taken whose last wave is this full, as a share of the best."""
@@ -25,7 +27,10 @@ CTAS_PER_SM = {0: 2, 1: 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeProblem:
-    """One query a sequence; query head h reads key and value head h // (heads_q / heads_kv). `num_splits`: of keys."""
+    """One query a sequence; query head h reads key and value head h // (heads_q / heads_kv). `num_splits`: of keys.
+
+    `block_keys`: keys of a block, which no split cuts; 0: the same as FlashAttention 2.
+    """
 
     batch: int
     heads_q: int
@@ -34,6 +39,7 @@ class DecodeProblem:
     head_dim: int
     dtype: str
     num_splits: int
+    block_keys: int = 0
 
     @property
     def group(self) -> int:
@@ -59,9 +65,14 @@ class DecodeProblem:
         return self.batch * self.heads_q
 
     @property
+    def keys(self) -> int:
+        """Keys of a block."""
+        return self.block_keys or SPLIT_KEYS[self.head_dim]
+
+    @property
     def blocks(self) -> int:
         """Blocks of keys."""
-        return ceil_div(self.seqlen_kv, SPLIT_KEYS[self.head_dim])
+        return ceil_div(self.seqlen_kv, self.keys)
 
     @property
     def blocks_per_split(self) -> int:
@@ -69,21 +80,31 @@ class DecodeProblem:
         return ceil_div(self.blocks, self.num_splits)
 
 
-def used_splits(seqlen_kv: int, head_dim: int, num_splits: int) -> int:
+def used_splits(blocks: int, num_splits: int) -> int:
     """Return how many of so many splits have keys: each takes equally many blocks, as long as there are any."""
-    blocks = ceil_div(seqlen_kv, SPLIT_KEYS[head_dim])
     return ceil_div(blocks, ceil_div(blocks, min(num_splits, blocks)))
 
 
-def split_count(planes: int, sms: int, seqlen_kv: int, head_dim: int, release: int) -> int:
-    """Return the splits that the open kernel takes: the fewest with nearly the fullest last wave of CTAs.
+def split_count(planes: int, sms: int, blocks: int, release: int) -> int:
+    """Return the splits that FlashAttention 2 takes: the fewest with nearly the fullest last wave of CTAs.
 
     One where tiles alone fill the chip. A count is skipped that cuts blocks as the count before does.
     """
-    places, blocks = CTAS_PER_SM[release] * sms, ceil_div(seqlen_kv, SPLIT_KEYS[head_dim])
+    places = CTAS_PER_SM[release] * sms
     if planes >= FULL_SHARE * places:
         return 1
-    most = min(MOST_SPLITS, places, blocks)
-    counts = [n for n in range(1, most + 1) if n == 1 or ceil_div(blocks, n) != ceil_div(blocks, n - 1)]
+    counts = range(1, min(MOST_SPLITS, places, blocks) + 1)
+    return _fewest([n for n in counts if n == 1 or ceil_div(blocks, n) != ceil_div(blocks, n - 1)], planes, places)
+
+
+def split_count_fa3(planes: int, sms: int, blocks: int) -> int:
+    """Return the splits that FlashAttention 3 takes: the same of every count, with one CTA an SM, few blocks whole."""
+    if planes >= FULL_SHARE * sms or blocks <= WHOLE_BLOCKS:
+        return 1
+    return _fewest([*range(1, min(MOST_SPLITS, sms, blocks) + 1)], planes, sms)
+
+
+def _fewest(counts: list[int], planes: int, places: int) -> int:
+    """Return the first count whose last wave is nearly as full as the best."""
     full = {n: planes * n / places / ceil_div(planes * n, places) for n in counts}
     return next(n for n in counts if full[n] >= GOOD_SHARE * max(full.values()))

@@ -6,7 +6,7 @@ fp32, divided by its own sum, and for each row the base-2 logarithm of that sum.
 
 from __future__ import annotations
 
-from heddle.kernels.attention.decode_shape import SPLIT_KEYS, DecodeProblem
+from heddle.kernels.attention.decode_shape import DecodeProblem
 from heddle.kernels.attention.shape import AttentionConfig
 from heddle.kernels.attention.sm80_fa2 import REGISTERS, Tile
 from heddle.lang import Builder, Item, kernel
@@ -57,14 +57,19 @@ class SplitTile(Tile):
 
 
 def split_items(problem: DecodeProblem) -> Items:
-    """Return one work item a CTA in the order of the grid: splits fastest. `last`: first key of its last block."""
-    keys, each = SPLIT_KEYS[problem.head_dim], problem.blocks_per_split
-    items: Items = {name: [] for name in ("q_plane", "kv_plane", "row", "split", "part", "last", "plain", "edge")}
+    """Return one work item a CTA in the order of the grid: splits fastest.
+
+    `last`: first key of its last block; `first`: of its first; `plain`, `more`: blocks but the last.
+    """
+    keys, each = problem.keys, problem.blocks_per_split
+    names = ("q_plane", "kv_plane", "row", "split", "part", "first", "last", "plain", "more", "edge", "masked")
+    items: Items = {name: [] for name in names}
     for plane in range(problem.planes):
         for split in range(problem.num_splits):
             first, end = split * each, min((split + 1) * each, problem.blocks)
             last = (end - 1) * keys
-            values = (plane, plane, 0, split, split * problem.head_dim, last, end - first - 1, last)
+            more = end - first - 1
+            values = (plane, plane, 0, split, split * problem.head_dim, first * keys, last, more, more, last, 0)
             for name, value in zip(items, values, strict=True):
                 items[name].append(value)
     return items

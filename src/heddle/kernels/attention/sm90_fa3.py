@@ -22,7 +22,18 @@ def attention_fa3(
     items = items_of_first_release(items, clusters) if config.release == 1 else items
     k.work_items(items, clusters=clusters, schedule=config.order)
     memory = Memory(k, problem, config, followed=any(items.get("later", [1])))
-    consumer = consumer_of_first_release(problem) if config.release == 1 else Consumer
+    roles(k, problem, config, memory, items, consumer_of_first_release(problem) if config.release == 1 else Consumer)
+
+
+def roles(
+    k: Builder,
+    problem: AttentionProblem,
+    config: AttentionConfig,
+    memory: Memory,
+    items: dict[str, list[int]],
+    consumer: type[Consumer],
+) -> None:
+    """Declare the warp groups and the producer; `consumer` is what a warp group does."""
     producer_registers, consumer_registers = register_counts(problem, config)
     for group in range(config.groups):
         with k.role(f"consumer{group}", warps=GROUP_WARPS, registers=consumer_registers):

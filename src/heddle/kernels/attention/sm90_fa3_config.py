@@ -28,7 +28,7 @@ PIECE_KEYS = 32
 
 def fa3_config(problem: AttentionProblem, machine: Machine) -> AttentionConfig:
     """Return the configuration that the open kernel takes for a problem."""
-    tile_m, tile_n = _tile(problem)
+    tile_m, tile_n = fa3_tile(problem)
     packed = _packs(problem, tile_m)
     rows = problem.seqlen_q * (problem.group if packed else 1)
     pairs = (
@@ -48,12 +48,20 @@ def fa3_config(problem: AttentionProblem, machine: Machine) -> AttentionConfig:
         order="dynamic" if problem.causal else "static",
         cluster=2 if pairs else 1,
         packed=packed,
-        p_shared=problem.element_bytes > 1 and problem.head_dim == 64 and not problem.causal,
+        p_shared=shares_weights(problem),
     )
 
 
-def _tile(problem: AttentionProblem) -> tuple[int, int]:
-    """Rows of Q and keys of a block. 8-bit types of head size 256: half the keys, as O has memory of its own here."""
+def shares_weights(problem: AttentionProblem) -> bool:
+    """Return whether the second product reads P from shared memory."""
+    return problem.element_bytes > 1 and problem.head_dim == 64 and not problem.causal
+
+
+def fa3_tile(problem: AttentionProblem) -> tuple[int, int]:
+    """Return rows of Q and keys of a block.
+
+    8-bit types of head size 256: half the keys of the open kernel, as O has memory of its own here.
+    """
     if problem.element_bytes == 1:
         return {64: (192, 160), 128: (128, 224), 256: (128, 64)}[problem.head_dim]
     tiles = {64: (192, 128 if problem.causal else 192), 128: (128, 128 if problem.causal else 176), 256: (128, 80)}
@@ -97,15 +105,16 @@ def rescales_early(problem: AttentionProblem) -> bool:
     return problem.head_dim > TURNS_HEAD_DIM and not transposes(problem)
 
 
-def shared_bytes(problem: AttentionProblem, config: AttentionConfig) -> int:
+def shared_bytes(problem: AttentionProblem, config: AttentionConfig, *, staged: bool = True) -> int:
     """Return the shared memory of a CTA: Q, stages of K and V (O goes through V's), P where it is shared, barriers.
 
-    Where V is transposed, its stages are there twice, and O has memory of its own: it is wider than V.
+    Where V is transposed, its stages are there twice, and O, if it is `staged` at all, has memory of its own: it is
+    wider than V.
     """
     copies = 3 if transposes(problem) else 2
     rows = config.tile_m + copies * config.stages * config.tile_n
     elements = rows * problem.head_dim + (config.tile_m * config.tile_n if config.p_shared else 0)
-    own_output = transposes(problem) and config.release != 1  # there O lies in the memory of V transposed
+    own_output = staged and transposes(problem) and config.release != 1  # there O lies in the memory of V transposed
     output = config.tile_m * problem.head_dim * dtype_bytes(problem.output_dtype) if own_output else 0
     return elements * problem.element_bytes + output + BARRIER_BYTES
 

@@ -76,7 +76,7 @@ class Memory:
         queries = (layout.count, layout.rows, self.d)
         keys = (problem.batch * problem.heads_kv, problem.seqlen_kv, self.d)
         self.q_global = k.tensor(f"Q{suffix}", queries, problem.dtype)
-        self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
+        self.results(queries, problem, suffix)
         self.query = k.shared("q", (config.tile_m, self.d), problem.dtype)
         self.keys = Blocks(self, "k", k.tensor("K", keys, problem.dtype), problem.dtype)
         self.values = self._values(k.tensor("V", keys, problem.dtype), problem)
@@ -92,9 +92,21 @@ class Memory:
         if not transposes(problem):
             return Blocks(self, "v", source, problem.dtype)
         values = TransposedBlocks(self, Blocks(self, "v", source, problem.dtype, readers=self.config.cluster))
+        self.stage(values, problem)
+        return values
+
+    def results(self, queries: tuple[int, int, int], problem: AttentionProblem, suffix: str) -> None:
+        """Declare O, of planes, rows and columns as `queries` says."""
+        self.o_global = self.k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
+
+    def stage(self, values: TransposedBlocks, problem: AttentionProblem) -> None:
+        """Declare the memory that O passes through where V's cannot hold it."""
         under = values.tile if self.config.release == 1 else None
         self.staged = self.k.shared("o", (self.config.tile_m, self.d), problem.output_dtype, overlays=under)
-        return values
+
+    def first_key(self, item: Item) -> Index:
+        """First row of K and V that a tile sees."""
+        return Index()
 
     def meet(self) -> None:
         """Wait until every warp sees the barriers initialised."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heddle.kernels.attention.shape import AttentionConfig
 from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Memory
 from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
-from heddle.lang import Builder, Index, Item
+from heddle.lang import Builder, Item
 
 QUERY_FREE, NEXT_ITEM, NEXT_TAKEN = 1, 8, 9
 """Named barriers between producer and groups; by the last two the number of the next item is passed on."""
@@ -29,7 +29,7 @@ def produce(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> 
                 for block in k.range(item.more, name="block"):
                     memory.keys.load(item, item.last - config.tile_n + block * -config.tile_n)
                     memory.values.load(item, item.last + block * -config.tile_n)
-        memory.values.load(item, Index())
+        memory.values.load(item, memory.first_key(item))
         pass_item(k, config, memory)
         memory.tile.advance()
     memory.part()

@@ -1,0 +1,133 @@
+"""Registry entry of decoding: `decode_attention`, one launch or two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heddle.errors import UserError
+from heddle.kernels._composite import Arrays, Composite, Step
+from heddle.kernels._kernel import Parameter
+from heddle.kernels.attention.check import check_sizes
+from heddle.kernels.attention.decode_kernel import (
+    ARCHITECTURES,
+    BATCH,
+    DECODE_SPLIT,
+    DECODE_SPLIT_FA3,
+    HEAD_DIM,
+    HEADS_KV,
+    HEADS_Q,
+    KEYS,
+    DecodeSplit,
+    DecodeSplitFA3,
+)
+from heddle.kernels.attention.decode_reference import whole
+from heddle.kernels.attention.decode_shape import (
+    MOST_SPLITS,
+    DecodeProblem,
+    split_count,
+    split_count_fa3,
+    used_splits,
+)
+from heddle.machine.spec import Machine
+
+KERNELS: Mapping[str, tuple[DecodeSplit, str]] = {
+    "sm_80": (DECODE_SPLIT, "attention_fa2"),
+    "sm_90": (DECODE_SPLIT_FA3, "attention"),
+    "sm_100": (DECODE_SPLIT, "attention_fa2"),
+}
+"""By architecture: the launch that goes through a part of the keys, and the kernel that goes through all."""
+DTYPE_ANY = Parameter(
+    "dtype",
+    str,
+    "fp16",
+    "type of Q, K and V; 8 bits on H100 and H200 only, with O in bf16; fp8_kv: Q is rounded to 8 bits before, because "
+    "FlashAttention 3 takes one type",
+    choices=("fp16", "bf16", "fp8_e4m3", "fp8_kv"),
+)
+DTYPES_OF_O = {"fp8_e4m3": "bf16"}
+"""Type of O where it is not that of Q."""
+
+
+class DecodeAttention(Composite):
+    """Attention of one query a sequence: one launch where tiles fill the chip, else the splits and their sum."""
+
+    name = "decode_attention"
+    summary = "attention of one query a sequence: FlashDecoding (keys split over SMs), query heads packed"
+    parameters = (
+        BATCH,
+        HEADS_Q,
+        HEADS_KV,
+        Parameter("seqlen_q", int, 1, "queries of a sequence", choices=(1,)),
+        KEYS,
+        HEAD_DIM,
+        DTYPE_ANY,
+        Parameter("num_splits", int, 0, f"parts of the keys, up to {MOST_SPLITS}; 0: as the open kernel does", least=0),
+        Parameter("release", int, 0, "1: the count of splits before April 2024, 0: the present one", choices=(0, 1)),
+        Parameter("direction", str, "fwd", "forward", choices=("fwd",)),
+    )
+    architectures = ARCHITECTURES
+
+    def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
+        found = super().check(params)
+        found["heads_kv"] = found["heads_kv"] or found["heads_q"]
+        check_sizes(found)
+        if found["num_splits"] > MOST_SPLITS:
+            raise UserError(f"num_splits must be {MOST_SPLITS} at most, got {found['num_splits']}")
+        return found
+
+    def steps(self, machine: Machine, params: Mapping[str, Any], mode: str) -> tuple[Step, ...]:
+        """Return the launches."""
+        split, whole_kernel = KERNELS[machine.architecture]
+        both = {"batch": params["batch"], "head_dim": params["head_dim"], "dtype": _element(params, machine)}
+        heads = {"heads_q": params["heads_q"], "heads_kv": params["heads_kv"], "seqlen_kv": params["seqlen_kv"]}
+        splits = _splits(split, {**both, **heads, "num_splits": 1}, params, machine)
+        if splits == 1:
+            packed = {**heads, "heads_q": params["heads_kv"], "seqlen_q": params["heads_q"] // params["heads_kv"]}
+            return (Step("attention", whole_kernel, {**both, **packed}),)
+        fed = {name: f"split.{name}" for name in ("O_partial", "LSE_partial")}
+        combined = {**both, "dtype": DTYPES_OF_O.get(both["dtype"], both["dtype"]), "heads_q": params["heads_q"]}
+        return (
+            Step("split", split.name, {**both, **heads, "num_splits": splits}),
+            Step("combine", "decode_combine", {**combined, "num_splits": splits}, feeds=fed, l2_state="warm"),
+        )
+
+    def reference(
+        self, machine: Machine, params: Mapping[str, Any], mode: str, seed: int = 0
+    ) -> tuple[Arrays, dict[str, NDArray[np.float64]]]:
+        """Return seeded Q, K, V, and O of them."""
+        names = ("batch", "heads_q", "heads_kv", "seqlen_kv", "head_dim")
+        sizes = {name: params[name] for name in names}
+        inputs, expected = whole(DecodeProblem(**sizes, dtype=_element(params, machine), num_splits=1), seed)
+        return inputs, {f"{self.steps(machine, params, mode)[-1].name}.O": expected["O"]}
+
+
+def _element(params: Mapping[str, Any], machine: Machine) -> str:
+    """Return the type of Q, K and V in memory; raises UserError where no kernel of the machine takes it."""
+    dtype = "fp8_e4m3" if params["dtype"] == "fp8_kv" else str(params["dtype"])
+    split, _ = KERNELS[machine.architecture]
+    allowed = next(parameter.choices for parameter in split.parameters if parameter.name == "dtype")
+    if dtype not in allowed:
+        raise UserError(
+            f"decoding on {machine.name} takes {', '.join(map(str, allowed))}; got {params['dtype']!r}",
+            hint="8 bits are decoded by FlashAttention 3, on h100 and h200",
+        )
+    return dtype
+
+
+def _splits(split: DecodeSplit, one: Mapping[str, Any], params: Mapping[str, Any], machine: Machine) -> int:
+    """Return the splits that have keys; `one`: parameters of the launch with all keys in one split."""
+    problem = split.problem(one)
+    asked = params["num_splits"]
+    if not asked and isinstance(split, DecodeSplitFA3):
+        asked = split_count_fa3(problem.planes, machine.sms, problem.blocks)
+    elif not asked:
+        asked = split_count(problem.planes, machine.sms, problem.blocks, params["release"])
+    return used_splits(problem.blocks, asked)
+
+
+DECODE_ATTENTION = DecodeAttention()
