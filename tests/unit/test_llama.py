@@ -1,4 +1,4 @@
-"""Is a model made of the right launches, is the chain of one layer right, and is it said that nothing validates it?"""
+"""Is a model made of the right launches, and is the chain of one layer right?"""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import pytest
 
 from heddle.kernels.registry import find_entry, find_kernel
 from heddle.machine.load import machine
-from heddle.metrics.render import headline
 from heddle.study.checks import check, check_sizes
 from heddle.study.composites import questions
 from heddle.study.requests import request
-from heddle.study.unvalidated import rows, unvalidated
 
 LAYER = ["attention_norm", "qkv", "attention", "output", "ffn_norm", "ffn.gate_up", "ffn.down"]
 CHAINS = [
@@ -87,22 +85,3 @@ def test_the_chain_of_a_layer_is_right(gpu: str) -> None:
 def test_the_chain_of_decoding_and_of_quantised_weights_is_right(gpu: str, given: dict[str, Any]) -> None:
     row = check(request("llama", gpu, texts=check_sizes("llama", {"part": "layer", **given})))
     assert (row["passed"], row["hazards"]) == (True, [])
-
-
-def test_rows_without_a_public_measurement_name_kernels_that_exist() -> None:
-    for row in rows():
-        find_entry(row["kernel"])
-        assert row["reason"]
-
-
-def test_a_gated_product_is_unvalidated_and_a_plain_one_is_not() -> None:
-    assert "gated" in unvalidated("gemm", "sm_90", {"epilogue": "silu_mul"})
-    assert unvalidated("gemm", "sm_90", {"epilogue": "none"}) == ""
-    assert unvalidated("llama", "sm_80", {})
-
-
-def test_the_reason_is_printed_with_the_numbers() -> None:
-    row = {"kernel": "ffn", "gpu": "h100", "mode": "simt", "params": {}, "time_us": 1.0, "tflops": 1.0, "cycles": 1,
-           "clock_mhz": 1.0, "provenance": {"clock_source": "given"}}  # fmt: skip
-    assert "unvalidated" not in headline(row)
-    assert headline({**row, "unvalidated": "nothing is known"}).endswith("unvalidated: nothing is known")

@@ -81,12 +81,16 @@ def command(
 def _all(gpu: str | None, jobs: int | None, json_file: str | None) -> None:
     from rich.console import Group
 
-    from heddle.report.comparison import overview, reasons
+    from heddle.report.comparison import not_validated, overview, reasons
     from heddle.study.compare_all import compare_all
 
     with progress("comparing") as report:
         rows: list[dict[str, Any]] = compare_all(gpu, jobs=jobs, progress=report)
-    emit({"comparisons": rows}, json_file, lambda out: out.print(Group(overview(rows), reasons(rows))))
+    emit(
+        {"comparisons": rows},
+        json_file,
+        lambda out: out.print(Group(overview(rows), reasons(rows), *not_validated(rows))),
+    )
     if failed := sum("failed" in row for row in rows):
         typer.echo(f"heddle: {failed} of {len(rows)} comparisons failed", err=True)
         raise typer.Exit(1)

@@ -160,8 +160,9 @@ def overview(rows: Iterable[Row]) -> Table:
                "paper")  # fmt: skip
     table = _table("Comparisons", *columns)
     for row in rows:
-        if "failed" in row:
-            table.add_row(row["case"], row["gpu"], "failed", *[""] * (len(columns) - 3))
+        if gap := next((word for word in ("failed", "missing") if word in row), ""):
+            word = "failed" if gap == "failed" else "absent"
+            table.add_row(row["case"], row["gpu"], word, *[""] * (len(columns) - 3))
             continue
         control, fiber, base = row["control"], row["fiber"], row["baseline"]
         table.add_row(
@@ -181,13 +182,36 @@ def overview(rows: Iterable[Row]) -> Table:
 
 
 def reasons(rows: Iterable[Row]) -> Table:
-    """Return what limits the FIBER kernel in each comparison, and why its gain is far from the paper's if it is."""
+    """Return what limits the FIBER kernel in each comparison, and why its gain is far from the paper's if it is.
+
+    Where nothing was run for FIBER, or only some launches of a sequence, that is said.
+    """
     table = Table("case", "gpu", "what limits FIBER, by its counters", "far from the paper", title="Why",
                   title_justify="left")  # fmt: skip
     for row in rows:
-        found = row.get("limit", {"text": f"failed: {row.get('failed')}", "paper": ""})
-        table.add_row(row.get("case", row["kernel"]), row["gpu"], found["text"], found["paper"])
+        gap = f"failed: {row['failed']}" if "failed" in row else row.get("missing", "")
+        found = {"text": gap, "paper": ""} if gap else row["limit"]
+        text = "; ".join(part for part in (_as_today(row), found["text"]) if part)
+        table.add_row(row.get("case", row["kernel"]), row["gpu"], text, found["paper"])
     return table
+
+
+def _as_today(row: Row) -> str:
+    """Say which launches of a sequence have no FIBER form."""
+    steps = row.get("steps", [])
+    without = [step["name"] for step in steps if step["note"]]
+    if without and len(without) == len(steps):
+        return "no FIBER form: every launch runs as today"
+    return f"no FIBER form, so as today: {', '.join(without)}" if without else ""
+
+
+def not_validated(rows: Iterable[Row]) -> list[str]:
+    """Return why no public measurement checks the baselines, a line a reason with its cases."""
+    cases: dict[str, list[str]] = {}
+    for row in rows:
+        if reason := row.get("baseline", {}).get("unvalidated", ""):
+            cases.setdefault(reason, []).append(row["case"])
+    return [f"unvalidated: {', '.join(dict.fromkeys(names))}: {reason}" for reason, names in cases.items()]
 
 
 def _runs(row: Row) -> dict[str, Row]:

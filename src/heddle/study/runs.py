@@ -47,12 +47,18 @@ def run(asked: Request, *, progress: Progress | None = None) -> dict[str, Any]:
     """Answer a question: choose the tile, settle the clock, simulate; the result JSON with `choice` added."""
     report = progress or (lambda done, total, what: None)
     row = store.remembered(_description(asked), lambda: _answer(asked, report), store.SEARCH_ROOMS)
-    return {**row, "unvalidated": unvalidated(asked.kernel, asked.machine.architecture, asked.params)}
+    return _judged(asked, row)
 
 
 def stored(asked: Request) -> dict[str, Any] | None:
     """Return the answer to a question if it is in the store."""
-    return store.load(store.key_of(_description(asked), store.SEARCH_ROOMS))
+    row = store.load(store.key_of(_description(asked), store.SEARCH_ROOMS))
+    return None if row is None else _judged(asked, row)
+
+
+def _judged(asked: Request, row: dict[str, Any]) -> dict[str, Any]:
+    """Add why no public measurement checks a row, which needs no simulation and so is not stored."""
+    return {**row, "unvalidated": unvalidated(asked.kernel, asked.machine, asked.params)}
 
 
 def keep_refusal(asked: Request, reason: str) -> None:
