@@ -65,6 +65,20 @@ def test_a_repeated_comparison_simulates_nothing(heddle: Command, simulated: lis
     assert (compared(heddle, *GEMM, "--ablate"), len(simulated)) == (first, count)
 
 
+def test_rows_from_the_store_say_what_no_measurement_checks(heddle: Command, simulated: list[str]) -> None:
+    for _ in range(2):
+        row = compared(heddle, "compare", "gemm", "--gpu", "h200", *SMALL)
+        assert all(row[form]["unvalidated"] for form in ("baseline", "control", "fiber"))
+
+
+def test_a_timeline_of_a_sequence_is_refused_before_anything_runs(
+    heddle: Command, simulated: list[str], tmp_path: Path
+) -> None:
+    ended = heddle("compare", "decode_attention", "--gpu", "a100", "--trace", str(tmp_path / "x.pftrace"))
+    assert (ended.code, simulated) == (2, [])
+    assert "a timeline is of one launch" in ended.err
+
+
 def test_a_step_without_a_kernel_is_absent_with_the_reason(heddle: Command, simulated: list[str]) -> None:
     steps = {step["features"]: step for step in compared(heddle, *GEMM, "--ablate")["ablation"]}
     assert steps["+DP"]["speedup"] is None
@@ -86,8 +100,8 @@ def test_without_a_native_kernel_the_baseline_stands_alone(heddle: Command, simu
         ("attention", {"heads_kv": "2"}, 1.5),
         ("attention", {"heads_kv": "1"}, 1.51),
         ("attention", {"seqlen_q": "2048"}, None),
-        ("gemm", {"m": "512", "n": "512", "k": "512"}, 1.0),
-        ("gemm", {"m": "512", "n": "512", "k": "512", "epilogue": "silu_mul"}, None),
+        ("gemm", dict.fromkeys("mnk", "4096"), 1.0),
+        ("gemm", {**dict.fromkeys("mnk", "4096"), "epilogue": "silu_mul"}, None),
     ],
 )
 def test_the_papers_figure_stands_where_the_paper_has_one(
@@ -110,6 +124,7 @@ def test_the_tables_name_runs_steps_and_result(heddle: Command, simulated: list[
         (("compare", "--all", "gemm"), "--all takes no kernel"),
         (("compare", "--all", "--gpu", "h10"), "--all compares on a100, h100, b200; got 'h10'"),
         ((*GEMM, "--set", "tile_n=128"), "unknown parameter of gemm 'tile_n'"),
+        (("compare", "ffn", "--gpu", "h100", "--set", "gate_up.tile_n=64"), "compare takes no pins"),
         ((*GEMM, "--trace", "-"), "--trace writes a binary file"),
     ],
 )

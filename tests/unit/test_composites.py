@@ -17,7 +17,8 @@ from heddle.kernels.gemm.reference import reference as product
 from heddle.kernels.norm.shape import EPSILON
 from heddle.machine import machine
 from heddle.machine.spec import Machine
-from heddle.metrics.render import report
+from heddle.metrics.render import report, stall_table
+from heddle.metrics.sequence import Part, sequence_json
 from heddle.study import api, catalog, composites, runs, tune
 from heddle.study.case_file import read_cases
 from heddle.study.requests import request, request_of
@@ -74,9 +75,49 @@ def test_the_sum_is_that_of_the_kernels(row: dict[str, Any]) -> None:
     assert [count for count, _ in parts] == [1, TWICE]
     assert row["cycles"] == sum(count * part["cycles"] for count, part in parts)
     assert row["time_us"] == pytest.approx(sum(count * part["time_us"] for count, part in parts))
-    for name in ("dram_bytes", "l2_bytes", "smem_bytes"):
+    for name in ("dram_bytes", "l2_bytes"):
         assert row["traffic"][name] == sum(count * part["traffic"][name] for count, part in parts)
-    assert row["instructions"]["total"] == sum(count * part["instructions"]["total"] for count, part in parts)
+
+
+def simulated_on(row: dict[str, Any], mode: str, sms: int) -> dict[str, Any]:
+    """Return a result as if so many SMs had been simulated for it."""
+    return {**row, "simulation": {**row["simulation"], "mode": mode, "simulated_sms": sms}}
+
+
+def test_counts_are_of_the_chip_whatever_each_step_simulated(row: dict[str, Any]) -> None:
+    h100, alone = machine("h100"), own(row["steps"][1])
+    parts = [
+        Part(name="whole", row=simulated_on(alone, "chip", h100.sms)),
+        Part(name="one", row=simulated_on(alone, "representative", 2), count=TWICE),
+    ]
+    found = sequence_json(parts, h100, kernel="x", mode="simt", params={}, clock_source="given")
+    times = 1 + TWICE * h100.sms // 2
+    for section, name in (("instructions", "total"), ("supply", "smem_read_bytes"), ("traffic", "smem_bytes")):
+        assert found[section][name] == times * alone[section][name]
+    assert found["traffic"]["l2_bytes"] == (1 + TWICE) * alone["traffic"]["l2_bytes"]
+    assert sum(found["instructions"]["by_pipe"].values()) == times * sum(alone["instructions"]["by_pipe"].values())
+
+
+def test_instructions_by_role_add_up_to_the_total(row: dict[str, Any]) -> None:
+    roles = row["instructions"]["by_role"]
+    assert {name.split()[0] for name in roles} == {"product", "norm"}
+    assert sum(roles.values()) == pytest.approx(row["instructions"]["total"], rel=1e-6)  # rounded by role
+
+
+def test_stalls_are_printed_for_all_roles_together(row: dict[str, Any]) -> None:
+    assert [str(column.header) for column in stall_table(row).columns] == ["state", "all"]
+
+
+def test_a_sequence_without_any_native_kernel_has_no_fiber_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Normed, "steps", lambda self, machine, params, mode: (Step("norm", "rmsnorm", dict(params)),))
+    row = api.compare("normed", "h100", clock_mhz=1500.0, **SIZES)
+    assert (row["fiber"], row["speedup"]) == (None, None)
+    assert row["absent"]["fiber"] == "no launch of normed has a FIBER-native kernel on h100"
+
+
+def test_a_comparison_has_no_pins() -> None:
+    with pytest.raises(UserError, match=r"compare takes no pins; got 'product\.schedule'"):
+        api.compare("normed", "h100", **PINNED)
 
 
 def test_shares_are_weighted_by_cycles_and_add_up(row: dict[str, Any]) -> None:
@@ -94,6 +135,7 @@ def test_shares_are_weighted_by_cycles_and_add_up(row: dict[str, Any]) -> None:
 def test_a_sequence_has_every_field_of_a_kernel(row: dict[str, Any]) -> None:
     kernel = own(row["steps"][0])
     assert set(kernel) - set(row) == set()
+    assert set(kernel["instructions"]) == set(row["instructions"])
     assert set(kernel["simulation"]) - set(row["simulation"]) == set()
     assert set(kernel["choice"]) == set(row["choice"])
     json.dumps(row, allow_nan=False)
@@ -118,7 +160,7 @@ def test_a_step_without_a_native_kernel_is_asked_as_today_and_named() -> None:
     product, norm = composites.questions(request("normed", "h100", mode="fiber", texts=SIZES))
     assert (product.asked.mode, product.asked.machine.name, product.note) == ("fiber", "h100+fiber", "")
     assert (norm.asked.mode, norm.asked.machine.name) == ("simt", "h100")
-    assert norm.note == "step norm has no FIBER-native kernel (rmsnorm): today's kernel counts in both columns"
+    assert norm.note == "step norm has no FIBER-native kernel (rmsnorm): it runs as today"
 
 
 def test_a_comparison_sets_the_steps_side_by_side() -> None:

@@ -13,9 +13,9 @@ from heddle.errors import UserError
 from heddle.kernels.attention.decode_reference import parts, whole
 from heddle.kernels.attention.decode_shape import DecodeProblem, split_count, split_count_fa3, used_splits
 from heddle.kernels.attention.shape import ceil_div
-from heddle.kernels.registry import find_kernel
+from heddle.kernels.registry import find_entry, find_kernel
 from heddle.machine import machine
-from heddle.study import api, composites
+from heddle.study import api, catalog, composites
 from heddle.study.case_file import read_cases
 from heddle.study.requests import request, request_of
 
@@ -143,3 +143,10 @@ def test_a_published_row_is_asked_as_its_script_ran() -> None:
     assert asked.includes_launch  # its script times whole replays of a graph
     assert [step.asked.kernel for step in composites.questions(asked)] == ["decode_split", "decode_combine"]
     assert composites.questions(asked)[0].asked.params["num_splits"] == 3
+
+
+def test_the_list_of_kernels_names_the_most_splits() -> None:
+    splits = next(row for row in catalog.kernel_row("decode_attention")["parameters"] if row["name"] == "num_splits")
+    assert splits["allowed"] == "0 to 128"
+    with pytest.raises(UserError, match="must be 128 at most, got 129"):
+        find_entry("decode_attention").check({"num_splits": 129})

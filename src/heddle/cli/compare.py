@@ -57,22 +57,29 @@ def command(
         raise UserError(
             "--all takes no kernel, --set, --ablate, --oracle or --trace", hint="--gpu G is one machine's part of it"
         )
-    if not every and (kernel is None or gpu is None):
-        raise UserError("compare needs a kernel and --gpu G, or --all", hint=f"for example: {EXAMPLE}")
     check_store()
     if every:
         _all(gpu, jobs, json_file)
         return
-    from heddle.report.comparison import report as report_of
-    from heddle.study.compare import compare, write_timeline
+    if kernel is None or gpu is None:
+        raise UserError("compare needs a kernel and --gpu G, or --all", hint=f"for example: {EXAMPLE}")
+    options = {"ablate": ablate, "oracle": oracle, "clock_mhz": clock_mhz, "l2_state": l2, "jobs": jobs}
+    _one(kernel, gpu, values, options, trace, json_file)
 
+
+def _one(
+    kernel: str, gpu: str, values: dict[str, Any], options: dict[str, Any], trace: str | None, json_file: str | None
+) -> None:
+    """Make and show one comparison."""
+    from heddle.report.comparison import report as report_of
+    from heddle.study.compare import compare, refuse_timeline, write_timeline
+
+    if trace is not None:
+        refuse_timeline(kernel, gpu, values)
     with progress("comparing") as report:
-        row = compare(
-            str(kernel), str(gpu), ablate=ablate, oracle=oracle, clock_mhz=clock_mhz, l2_state=l2, jobs=jobs,
-            progress=report, texts=values,
-        )  # fmt: skip
+        row = compare(kernel, gpu, progress=report, texts=values, **options)
         if trace is not None:
-            write_timeline(row, str(gpu), trace)
+            write_timeline(row, gpu, trace)
     emit(row, json_file, lambda out: out.print(report_of(row)))
     if trace is not None:
         typer.echo(f"timeline: {trace} (open it at ui.perfetto.dev)", err=json_file in STANDARD_OUTPUT)

@@ -14,7 +14,7 @@ FORMS: dict[type, str] = {int: "whole number", str: "text", tuple: "whole number
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A kernel parameter; a text parameter has `choices`, a number has them or is at least `least`.
+    """A kernel parameter; a text parameter has `choices`, a number has them or is at least `least`, `most` at most.
 
     `small`: the value that `heddle check` takes where none is given; without it a large default is cut down.
     """
@@ -26,11 +26,14 @@ class Parameter:
     choices: tuple[str, ...] | tuple[int, ...] = ()
     least: int = 1
     small: int | str | None = None
+    most: int | None = None
 
     @property
     def allowed(self) -> str:
         """Which values it may take."""
-        return ", ".join(map(str, self.choices)) if self.choices else f"{self.least} or more"
+        if self.choices:
+            return ", ".join(map(str, self.choices))
+        return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
 
     def parse(self, value: Any) -> int | str:
         """Return the value in the parameter's type; raises UserError if it is out of range."""
@@ -43,6 +46,8 @@ class Parameter:
             raise UserError(f"parameter {self.name!r} ({self.meaning}) must be one of {self.allowed}, got {number}")
         if not self.choices and number < self.least:
             raise UserError(f"parameter {self.name!r} ({self.meaning}) must be at least {self.least}, got {number}")
+        if self.most is not None and number > self.most:
+            raise UserError(f"parameter {self.name!r} ({self.meaning}) must be {self.most} at most, got {number}")
         return number
 
 

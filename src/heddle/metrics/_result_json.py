@@ -61,7 +61,7 @@ def result_json(
     clock, source = _clock(result, machine, clock_mhz, clock_source)
     time_us = duration_us(result, machine, clock, includes_launch=includes_launch)
     use = tensor_utilization(result, program, machine)
-    document: dict[str, Any] = {
+    document = {
         "kernel": kernel or program.name,
         "gpu": machine.name,
         "mode": program.mode,
@@ -73,6 +73,23 @@ def result_json(
         "tflops": program.flops / time_us / 1e6,
         "tensor_utilization": use,
         "ceiling_speedup": 1.0 / use if use else None,
+        **_shares(result, program, machine),
+        "traffic": _traffic(result),
+        "supply": supply(result, program, machine),
+        "speed_of_light": [dataclasses.asdict(row) for row in speed_of_light(result, machine, clock)],
+        "roofline": _roofline(result, program, machine, clock),
+        "verdict": verdict(result, machine, clock),
+        "instructions": _instructions(result, program, machine),
+        "registers": _registers(result, program, profile),
+        "simulation": _simulation(result, wall_s),
+        "provenance": _provenance(program, machine, source),
+    }
+    return document | _profile(result, program) if profile else document
+
+
+def _shares(result: SimResult, program: WarpProgram, machine: Machine) -> dict[str, Any]:
+    """Return what share of its time each unit, port and warp spends on what."""
+    return {
         "pipes": _pipes.pipes_row(result),
         "read_ports": read_ports(result, program, machine),
         "issue_utilization": _issue_utilization(result, machine),
@@ -80,25 +97,23 @@ def result_json(
         "occupancy_theoretical": theoretical(program, machine),
         "stalls": stalls.stalls_total(result),
         "stalls_by_role": stalls.stalls_by_role(result, program),
-        "traffic": _traffic(result),
-        "supply": supply(result, program, machine),
-        "speed_of_light": [dataclasses.asdict(row) for row in speed_of_light(result, machine, clock)],
-        "roofline": _roofline(result, program, machine, clock),
-        "verdict": verdict(result, machine, clock),
-        "instructions": {
-            "total": result.warp_instructions,
-            "by_pipe": _pipes.instructions_by_pipe(result, program, machine),
-            "by_role": stalls.issues_by_role(result, program),
-        },
-        "registers": _registers(result, program, profile),
-        "simulation": _simulation(result, wall_s),
-        "provenance": _provenance(program, machine, source),
     }
-    if profile:
-        document["by_line"] = stalls.by_line(result, program)
-        document["by_instruction"] = stalls.by_instruction(result, program)
-        document["synchronisation"] = synchronisation(result, program)
-    return document
+
+
+def _instructions(result: SimResult, program: WarpProgram, machine: Machine) -> dict[str, Any]:
+    return {
+        "total": result.warp_instructions,
+        "by_pipe": _pipes.instructions_by_pipe(result, program, machine),
+        "by_role": stalls.issues_by_role(result, program),
+    }
+
+
+def _profile(result: SimResult, program: WarpProgram) -> dict[str, Any]:
+    return {
+        "by_line": stalls.by_line(result, program),
+        "by_instruction": stalls.by_instruction(result, program),
+        "synchronisation": synchronisation(result, program),
+    }
 
 
 def _clock(result: SimResult, machine: Machine, clock_mhz: float | None, source: str) -> tuple[float, str]:

@@ -101,8 +101,8 @@ def pipe_table(document: Document) -> Table:
 
 
 def stall_table(document: Document) -> Table:
-    """Return the states of warps by role; columns sum to 100 %."""
-    total, by_role = document["stalls"], document["stalls_by_role"]
+    """Return the states of warps by role, of a sequence of launches for all roles together; columns sum to 100 %."""
+    total, by_role = document["stalls"], {} if "steps" in document else document["stalls_by_role"]
     table = _table("Where the warp cycles go", "state", *by_role, "all")
     for state in sorted(total, key=lambda name: (name != "issued", -total[name], name)):
         row = [*(role.get(state, 0.0) for role in by_role.values()), total[state]]

@@ -53,20 +53,11 @@ def sequence_json(
         "tflops": flops / time_us / 1e6,
         "tensor_utilization": use,
         "ceiling_speedup": 1.0 / use if use else None,
-        "pipes": _shares(parts, "pipes"),
-        "read_ports": _shares(parts, "read_ports"),
-        **{name: _share(parts, name) for name in ("issue_utilization", "occupancy", "occupancy_theoretical")},
-        "stalls": _shares(parts, "stalls"),
-        "stalls_by_role": {f"{p.name} {role}": row for p in parts for role, row in p.row["stalls_by_role"].items()},
-        "traffic": _totals(parts, [part.row["traffic"] for part in parts]),
-        "supply": _totals(parts, [part.row["supply"] for part in parts]),
+        **_utilization(parts),
+        **_counts(parts, machine),
         "speed_of_light": _speed_of_light(parts, machine),
         "roofline": _roofline(parts, machine, flops),
         "verdict": f"{longest.name} takes {longest.cycles / cycles:.0%} of the cycles. {longest.row['verdict']}",
-        "instructions": {
-            "total": sum(part.count * part.row["instructions"]["total"] for part in parts),
-            "by_pipe": _totals(parts, [part.row["instructions"]["by_pipe"] for part in parts]),
-        },
         "registers": _registers(parts),
         "simulation": _simulation(parts, cycles),
         "provenance": _provenance(parts, machine, kernel, params, clock_source),
@@ -74,6 +65,49 @@ def sequence_json(
         "steps": [_step(part, cycles) for part in parts],
         "notes": [part.note for part in parts if part.note],
     }
+
+
+def _utilization(parts: Sequence[Part]) -> dict[str, Any]:
+    """Return the shares of time, each step as long as it takes."""
+    return {
+        "pipes": _shares(parts, "pipes"),
+        "read_ports": _shares(parts, "read_ports"),
+        **{name: _share(parts, name) for name in ("issue_utilization", "occupancy", "occupancy_theoretical")},
+        "stalls": _shares(parts, "stalls"),
+        "stalls_by_role": {f"{p.name} {role}": row for p in parts for role, row in p.row["stalls_by_role"].items()},
+    }
+
+
+def _counts(parts: Sequence[Part], machine: Machine) -> dict[str, Any]:
+    """Return traffic, supply and instructions of the whole chip, as steps may have simulated different numbers of SMs.
+
+    The group of SMs that represents a chip counts for all groups: too much where the others have less to do.
+    """
+    scales = [_of_chip(part, machine) for part in parts]
+
+    def chip(row: Mapping[str, Any], scale: float, names: Sequence[str] | None = None) -> dict[str, int]:
+        return {n: round(scale * v) if names is None or n in names else v for n, v in row.items()}
+
+    pairs = [(part, part.row["instructions"], scale) for part, scale in zip(parts, scales, strict=True)]
+    return {
+        "traffic": _totals(parts, [chip(p.row["traffic"], s, ("smem_bytes",)) for (p, _, s) in pairs]),
+        "supply": _totals(parts, [chip(p.row["supply"], s) for p, _, s in pairs]),
+        "instructions": {
+            "total": sum(p.count * round(s * row["total"]) for p, row, s in pairs),
+            "by_pipe": _totals(parts, [chip(row["by_pipe"], s) for _, row, s in pairs]),
+            "by_role": {
+                f"{p.name} {role}": p.count * issued
+                for p, row, s in pairs
+                for role, issued in chip(row["by_role"], s).items()
+            },
+        },
+    }
+
+
+def _of_chip(part: Part, machine: Machine) -> float:
+    """Return how many times the SMs that a step simulated stand for the chip; in mode chip it simulated all."""
+    simulation = part.row["simulation"]
+    return 1.0 if simulation["mode"] == "chip" else machine.sms / int(simulation["simulated_sms"])
 
 
 def _step(part: Part, cycles: int) -> dict[str, Any]:
@@ -164,7 +198,7 @@ def _registers(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _simulation(parts: Sequence[Part], cycles: int) -> dict[str, Any]:
-    """Return what was simulated: each step once, however often it is launched."""
+    """Return what was simulated: each step once, however often it is launched; `simulated_sms`: the most of a step."""
     rows = [part.row["simulation"] for part in parts]
     modes = dict.fromkeys(row["mode"] for row in rows)
     wall_s = sum(row.get("wall_s") or 0.0 for row in rows)

@@ -52,18 +52,10 @@ def compare(
     """
     machine = load_machine(gpu) if isinstance(gpu, str) else gpu
     values = dict(texts or {})
-    names = [parameter.name for parameter in find_entry(kernel).parameters]
-    for name in values:
-        if name not in names:
-            raise unknown_name(f"parameter of {kernel}", name, names)
-    base = request(
+    _refuse_pins(kernel, values)
+    baseline, base = _baseline(request(
         kernel, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation="representative", texts=values
-    )  # one mode for all: they would be off by different amounts
-    baseline = runs.run(base, progress=progress)
-    if not baseline["tensor_utilization"]:  # it moves data: what limits it is shared by the whole chip
-        baseline = runs.run(dataclasses.replace(base, simulation="auto"), progress=progress)
-        mode = baseline["simulation"]["mode"]  # the steps of a sequence may have several
-        base = dataclasses.replace(base, simulation=mode if mode in SIMULATIONS else "auto")
+    ), progress)  # fmt: skip
     at = dataclasses.replace(base, clock_mhz=baseline["clock_mhz"], clock_source="that of the baseline")
     parts = [*_controls(at), _fiber("fiber", at, machine, values)]
     if ablate:
@@ -78,6 +70,32 @@ def compare(
         row["oracles"] = idealised.oracles(at, baseline, results, absent)
         row["switches"] = idealised.switches(baseline, results, absent)
     return row
+
+
+def _refuse_pins(kernel: str, values: Mapping[str, Any]) -> None:
+    """Raise UserError for what is no parameter of a kernel, fields of its tile among them."""
+    names = [parameter.name for parameter in find_entry(kernel).parameters]
+    for name in values:
+        if "." in name:
+            raise UserError(
+                f"compare takes no pins; got {name!r}",
+                hint="each form of a step chooses its own tile; `heddle run` takes STEP.FIELD",
+            )
+        if name not in names:
+            raise unknown_name(f"parameter of {kernel}", name, names)
+
+
+def _baseline(base: Request, progress: Progress | None) -> tuple[Row, Request]:
+    """Return today's result, and its question in the mode in which all are asked: modes are off by different amounts.
+
+    What moves data only is limited by what the whole chip shares, and takes the mode that `heddle run` would take.
+    """
+    baseline = runs.run(base, progress=progress)
+    if not baseline["tensor_utilization"]:
+        baseline = runs.run(dataclasses.replace(base, simulation="auto"), progress=progress)
+        mode = baseline["simulation"]["mode"]  # the steps of a sequence may have several
+        base = dataclasses.replace(base, simulation=mode if mode in SIMULATIONS else "auto")
+    return baseline, base
 
 
 CONTROL = "control"
@@ -110,10 +128,12 @@ def _fiber(name: str, at: Request, machine: Machine, values: Mapping[str, Any]) 
             at.kernel, machine, mode="fiber", clock_mhz=at.clock_mhz, l2_state=at.l2_state,
             simulation=at.simulation, texts=values,
         )  # fmt: skip
+        asked = dataclasses.replace(asked, clock_source=at.clock_source, plain=at.machine if asked.plain else None)
+        if composites.composite(asked) is not None and all(step.note for step in composites.questions(asked)):
+            return Part(name, None, f"no launch of {at.kernel} has a FIBER-native kernel on {at.machine.name}")
     except UserError as error:
         return Part(name, None, error.message.partition("\n")[0])
-    plain = at.machine if asked.plain else None
-    return Part(name, dataclasses.replace(asked, clock_source=at.clock_source, plain=plain), "")
+    return Part(name, asked)
 
 
 def attempt(asked: Request) -> Row | str:
@@ -124,6 +144,12 @@ def attempt(asked: Request) -> Row | str:
         reason = error.message.partition("\n")[0]
         runs.keep_refusal(asked, reason)
         return reason
+
+
+def refuse_timeline(kernel: str, gpu: str | Machine, values: Mapping[str, Any]) -> None:
+    """Raise UserError, before anything is simulated, if a comparison is of no single launch that has a timeline."""
+    _refuse_pins(kernel, values)
+    composites.refuse(request(kernel, gpu, texts=values), "a timeline")
 
 
 def write_timeline(row: Row, gpu: str | Machine, path: str) -> int:

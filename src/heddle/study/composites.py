@@ -72,7 +72,7 @@ def _asked(asked: Request, step: Step, name: str, count: int) -> Iterator[Questi
     inner = composite_of(step.kernel, step.params)
     if mode == "fiber" and inner is None and machine.architecture not in find_kernel(step.kernel).native:
         mode, machine = "simt", asked.plain or machine
-        note = f"step {name} has no FIBER-native kernel ({step.kernel}): today's kernel counts in both columns"
+        note = f"step {name} has no FIBER-native kernel ({step.kernel}): it runs as today"
     fresh = request(step.kernel, machine, mode=mode, texts={**step.params, **step_pins(asked.pins, step.name)})
     here = dataclasses.replace(
         fresh, clock_mhz=asked.clock_mhz, clock_source=asked.clock_source, rested=asked.rested, library=asked.library,

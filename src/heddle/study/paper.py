@@ -8,9 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from heddle.kernels.model.shapes import models
+
 TABLE = Path(__file__).parent / "paper.toml"
 GQA_GROUP = 8
 """Query heads of a key and value head in the paper's GQA."""
+FAMILY = "llama"
+"""The models whose sizes the paper takes."""
 Figure = Mapping[str, Any]
 
 
@@ -31,10 +35,8 @@ def _entry(kernel: str, params: Mapping[str, Any]) -> tuple[str, str]:
     """Return the section of the table that a question belongs to, empty names where there is none."""
     if kernel in ("ffn", "projection", "llama"):
         return _model_part(kernel, params)
-    if kernel == "w4a16":
-        return "w4a16", "awq" if params["scheme"] == "awq" else "aqlm"
-    if kernel == "gemm":  # a gated one is a part of an FFN, and the paper has a figure of the whole only
-        return ("", "") if params["epilogue"] == "silu_mul" else ("gemm", "projection")
+    if kernel in ("gemm", "w4a16"):
+        return _product(kernel, params)
     if kernel not in ("attention", "decode_attention") or not _at_the_papers_size(params):
         return "", ""
     if kernel == "decode_attention":
@@ -43,8 +45,27 @@ def _entry(kernel: str, params: Mapping[str, Any]) -> tuple[str, str]:
     return directions.get(params.get("direction", "fwd"), ("", ""))
 
 
+def _product(kernel: str, params: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the section of a product by a square weight of a model; a gated one is a part of an FFN, as a whole."""
+    hidden = {model.hidden for name, model in models().items() if name.startswith(FAMILY)}
+    if params["n"] != params["k"] or params["k"] not in hidden or not _whole_contexts(params["m"]):
+        return "", ""
+    if kernel == "w4a16":
+        return "w4a16", "awq" if params["scheme"] == "awq" else "aqlm"
+    return ("", "") if params["epilogue"] == "silu_mul" else ("gemm", "projection")
+
+
+def _whole_contexts(rows: int) -> bool:
+    """Tell whether there are as many tokens as in some sequences of the paper's length; it states no batch."""
+    return rows % int(figures()["attention"]["seqlen"]) == 0
+
+
 def _model_part(kernel: str, params: Mapping[str, Any]) -> tuple[str, str]:
     """Return the section of a sequence: the paper's are of prefill, and it has no projection by quantised weights."""
+    seqlen = figures()["attention"]["seqlen"]
+    its_size = params["seqlen"] == seqlen if kernel == "llama" else _whole_contexts(params["tokens"])
+    if not params["model"].startswith(FAMILY) or not its_size:
+        return "", ""
     mixed = params.get("weights", "plain") != "plain" or params.get("precision") == "w4a16"
     if params.get("phase") == "decode":
         return "", ""

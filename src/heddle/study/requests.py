@@ -81,9 +81,28 @@ def request(
     """
     found = find_entry(kernel)
     machine = plain = load_machine(gpu) if isinstance(gpu, str) else gpu
-    if machine.architecture not in found.architectures:
-        names = ", ".join(found.architectures)
-        raise UserError(f"{kernel} is written for {names}; {machine.name} is {machine.architecture}")
+    _check_names(found, machine, mode, l2_state, simulation)
+    _check_mode(found, machine, mode)
+    _check_ideal(mode, oracle, off)
+    if mode != "simt":
+        machine = with_fiber(machine)
+    _check_clock(machine, clock_mhz)
+    params, pins = _parted(kernel, machine, mode, texts or {})
+    return Request(
+        kernel=kernel, machine=machine, mode=mode, params=params, pins=pins,
+        clock_mhz=clock_mhz, clock_source="given" if clock_mhz else "",
+        l2_state=cast("L2State", l2_state), rested=l2_state != "warm",
+        simulation=cast("Simulation", simulation), profile=profile,
+        oracle=ordered_names(oracle), off=ordered_names(off),
+        plain=plain if mode == "fiber" and composite_of(kernel, params) else None,
+    )  # fmt: skip
+
+
+def _check_names(kernel: Entry, machine: Machine, mode: str, l2_state: str, simulation: str) -> None:
+    """Raise UserError for an architecture without the kernel, and for unknown words."""
+    if machine.architecture not in kernel.architectures:
+        names = ", ".join(kernel.architectures)
+        raise UserError(f"{kernel.name} is written for {names}; {machine.name} is {machine.architecture}")
     for kind, given, allowed in (
         ("mode", mode, MODES),
         ("L2 state", l2_state, L2_STATES),
@@ -91,32 +110,15 @@ def request(
     ):
         if given not in allowed:
             raise unknown_name(kind, given, allowed)
-    _check_mode(found, machine, mode)
-    _check_ideal(mode, oracle, off)
-    if mode != "simt":
-        machine = with_fiber(machine)
+
+
+def _check_clock(machine: Machine, clock_mhz: float | None) -> None:
+    """Raise UserError for a clock at which a machine does not run."""
     if clock_mhz is not None and not LEAST_CLOCK_MHZ <= clock_mhz <= machine.max_clock_mhz:
         raise UserError(
             f"a clock of {clock_mhz:g} MHz is not possible; {machine.name} runs at {LEAST_CLOCK_MHZ:g} to "
             f"{machine.max_clock_mhz:g}"
         )
-    params, pins = _parted(kernel, machine, mode, texts or {})
-    return Request(
-        kernel=kernel,
-        machine=machine,
-        mode=mode,
-        params=params,
-        pins=pins,
-        clock_mhz=clock_mhz,
-        clock_source="given" if clock_mhz else "",
-        l2_state=cast("L2State", l2_state),
-        rested=l2_state != "warm",
-        simulation=cast("Simulation", simulation),
-        profile=profile,
-        oracle=ordered_names(oracle),
-        off=ordered_names(off),
-        plain=plain if mode == "fiber" and composite_of(kernel, params) else None,
-    )
 
 
 def _check_ideal(mode: str, oracle: Collection[str], off: Collection[str]) -> None:
