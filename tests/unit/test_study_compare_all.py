@@ -59,7 +59,6 @@ def test_a_workload_that_is_not_there_for_a_gpu_keeps_its_place_with_the_reason(
 @pytest.mark.parametrize(("notes", "said"), [
     (["", ""], ["limit"]),
     (["as today", ""], ["no FIBER form, so as today: a; limit"]),
-    (["as today", "as today"], ["no FIBER form: every launch runs as today; limit"]),
 ])  # fmt: skip
 def test_launches_without_a_fiber_form_are_named(notes: list[str], said: list[str]) -> None:
     steps = [{"name": name, "note": note} for name, note in zip("ab", notes, strict=True)]

@@ -13,6 +13,8 @@ from heddle.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from heddle.study.exhibits._exhibit import Exhibit
+
 EXAMPLE = "heddle reproduce --only table1 scaling --out pictures"
 
 
@@ -30,17 +32,14 @@ def command(
     json_file: JsonFile = None,
 ) -> None:
     """Make tables and figures of the paper with this simulator, the paper's figures beside; resumable."""
-    from heddle.report.exhibits.views import VIEWS, check_drawable, draw_all, report
+    from heddle.report.exhibits.views import check_drawable, draw_all, report
     from heddle.study.exhibits.registry import EXHIBITS, find_exhibit, reproduce
 
     check_outputs(json=json_file)
     names = list(dict.fromkeys(name for text in only or () for name in names_in("--only", text)))
     chosen = [find_exhibit(name) for name in names] or list(EXHIBITS.values())
     if listed:
-        rows = [
-            {"name": e.name, "title": e.title, "where": e.where, "picture": VIEWS[e.name].draw is not None}
-            for e in chosen
-        ]
+        rows = [_listed(exhibit) for exhibit in chosen]
         emit({"exhibits": rows}, json_file, lambda console: _print_list(rows, console))
         return
     folder = None
@@ -57,6 +56,13 @@ def command(
     if failed := sum("failed" in answer for answer in answers):
         typer.echo(f"heddle: {failed} of {len(answers)} exhibits failed", err=True)
         raise typer.Exit(1)
+
+
+def _listed(exhibit: Exhibit) -> dict[str, object]:
+    from heddle.report.exhibits.views import VIEWS
+
+    drawn = VIEWS[exhibit.name].draw is not None
+    return {"name": exhibit.name, "title": exhibit.title, "where": exhibit.where, "picture": drawn}
 
 
 def _print_list(rows: list[dict[str, object]], console: Console) -> None:

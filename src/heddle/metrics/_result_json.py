@@ -60,7 +60,6 @@ def result_json(
     stalls.check_law(result)
     clock, source = _clock(result, machine, clock_mhz, clock_source)
     time_us = duration_us(result, machine, clock, includes_launch=includes_launch)
-    use = tensor_utilization(result, program, machine)
     document = {
         "kernel": kernel or program.name,
         "gpu": machine.name,
@@ -71,20 +70,22 @@ def result_json(
         "time_us": time_us,
         "includes_launch": includes_launch,
         "tflops": program.flops / time_us / 1e6,
-        "tensor_utilization": use,
-        "ceiling_speedup": 1.0 / use if use else None,
+        **_tensor_use(result, program, machine),
         **_shares(result, program, machine),
         "traffic": _traffic(result),
         "supply": supply(result, program, machine),
-        "speed_of_light": [dataclasses.asdict(row) for row in speed_of_light(result, machine, clock)],
-        "roofline": _roofline(result, program, machine, clock),
-        "verdict": verdict(result, machine, clock),
+        **_against_peaks(result, program, machine, clock),
         "instructions": _instructions(result, program, machine),
         "registers": _registers(result, program, profile),
         "simulation": _simulation(result, wall_s),
         "provenance": _provenance(program, machine, source),
     }
     return document | _profile(result, program) if profile else document
+
+
+def _tensor_use(result: SimResult, program: WarpProgram, machine: Machine) -> dict[str, float | None]:
+    use = tensor_utilization(result, program, machine)
+    return {"tensor_utilization": use, "ceiling_speedup": 1.0 / use if use else None}
 
 
 def _shares(result: SimResult, program: WarpProgram, machine: Machine) -> dict[str, Any]:
@@ -97,6 +98,14 @@ def _shares(result: SimResult, program: WarpProgram, machine: Machine) -> dict[s
         "occupancy_theoretical": theoretical(program, machine),
         "stalls": stalls.stalls_total(result),
         "stalls_by_role": stalls.stalls_by_role(result, program),
+    }
+
+
+def _against_peaks(result: SimResult, program: WarpProgram, machine: Machine, clock: float) -> dict[str, Any]:
+    return {
+        "speed_of_light": [dataclasses.asdict(row) for row in speed_of_light(result, machine, clock)],
+        "roofline": _roofline(result, program, machine, clock),
+        "verdict": verdict(result, machine, clock),
     }
 
 
