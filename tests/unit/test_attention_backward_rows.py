@@ -62,22 +62,26 @@ def test_what_cannot_run_is_refused(name: str, params: dict[str, int], text: str
         _built(name, params)
 
 
-def _built(name: str, params: dict[str, int]) -> None:
-    asked = request(f"attention_bwd_{name}", "a100", texts=params)
+def test_a_pass_without_parts_for_each_query_head_takes_any_group() -> None:
+    _built("convert_keys", {"heads_q": 128, "heads_kv": 1, "seqlen_q": 64}, "h100")
+
+
+def _built(name: str, params: dict[str, int], gpu: str = "a100") -> None:
+    asked = request(f"attention_bwd_{name}", gpu, texts=params)
     pipeline.tile_program(asked.kernel, asked.machine, asked.params, candidates(asked)[0])
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_are_slopes_of_the_forward_pass(causal: bool) -> None:
     at = problem(causal=causal)
-    found = backward(at, seed=3)
+    found = backward(at, seed=3, round_o=False)
     for name, gradient in (("q", found.dq), ("k", group_sums(at, found.dk)), ("v", group_sums(at, found.dv))):
         ends = []
-        for step in (1e-4, -1e-4):
+        for step in (1e-5, -1e-5):
             moved = {"q": found.q.copy(), "k": found.k.copy(), "v": found.v.copy()}
             moved[name][0, 2, 3] += step
             ends.append(float((attention(at, moved["q"], moved["k"], moved["v"]) * found.do).sum()))
-        assert (ends[0] - ends[1]) / 2e-4 == pytest.approx(gradient[0, 2, 3], rel=2e-2, abs=2e-3)
+        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(gradient[0, 2, 3], rel=1e-5)
 
 
 def test_rows_without_keys_have_no_gradient() -> None:

@@ -136,6 +136,11 @@ def test_a_tile_has_room_for_64_query_heads_of_a_key_head() -> None:
         find_kernel("decode_split").problem({"heads_q": 65, "heads_kv": 1, "num_splits": 2})
 
 
+def test_more_query_heads_than_rows_go_through_all_keys() -> None:
+    asked = request("decode_attention", "a100", texts={"batch": 1, "heads_q": 128, "heads_kv": 1, "num_splits": 1})
+    assert [step.asked.kernel for step in composites.questions(asked)] == ["attention_fa2"]
+
+
 def test_a_published_row_is_asked_as_its_script_ran() -> None:
     path = Path(composites.__file__).parent / "cases" / "decode.csv"
     case = next(case for case in read_cases(path) if case.case_id == "fd-013")

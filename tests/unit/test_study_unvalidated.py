@@ -14,12 +14,17 @@ from heddle.study.case_file import OWN_CASES
 from heddle.study.unvalidated import names, rows, unvalidated
 
 
+def forward(row: dict[str, str]) -> bool:
+    """Return whether a row is of a kernel, and of its forward pass where it has a backward pass."""
+    return "kernel" in row and row.get("direction", "fwd") in ("", "fwd")
+
+
 def measured() -> set[tuple[str, str]]:
-    """Return kernel and GPU of the shipped cases."""
+    """Return kernel and GPU of the shipped cases, but of those with a backward pass."""
     found = set()
     for path in OWN_CASES.glob("*.csv"):
         with path.open(encoding="utf-8", newline="") as file:
-            found |= {(row["kernel"], row["gpu"]) for row in csv.DictReader(file) if "kernel" in row}
+            found |= {(row["kernel"], row["gpu"]) for row in csv.DictReader(file) if forward(row)}
     return found
 
 

@@ -73,7 +73,7 @@ def fa3_launches(params: Mapping[str, Any]) -> tuple[BackwardStep, ...]:
     return tuple(steps)
 
 
-BACKWARD: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {
+LAUNCHES: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {
     "sm_80": fa2_launches,
     "sm_90": fa3_launches,
 }

@@ -37,10 +37,11 @@ class Backward:
     dv: Array
 
 
-def backward(problem: AttentionProblem, seed: int) -> Backward:
+def backward(problem: AttentionProblem, seed: int, *, round_o: bool = True) -> Backward:
     """Return seeded normal Q, K, V and dO, and everything that follows from them, in float64.
 
-    O is rounded to the problem's type, as the forward kernel stores it: delta is of these values.
+    O is rounded to the problem's type, as the forward kernel stores it: delta is of these values. Without `round_o`
+    gradients are the exact ones.
     """
     generator = np.random.default_rng(seed)
     dtype = np.dtype(NUMPY_NAMES[problem.dtype])
@@ -58,7 +59,7 @@ def backward(problem: AttentionProblem, seed: int) -> Backward:
     for plane in range(len(q)):
         key, value = k[plane // problem.group], v[plane // problem.group]
         p, lse[plane] = weights(problem, q[plane], key)
-        o[plane] = (p @ value).astype(dtype)
+        o[plane] = (p @ value).astype(dtype if round_o else np.float64)
         delta[plane] = (do[plane] * o[plane]).sum(axis=1, keepdims=True)
         slopes = p * (do[plane] @ value.T - delta[plane]) * problem.scale
         dq[plane], dk[plane], dv[plane] = slopes @ key, slopes.T @ q[plane], p.T @ do[plane]

@@ -56,7 +56,10 @@ TILE = (TileParameter("rows", int, "rows of a head that a CTA takes", "multiples
 
 
 class BackwardRows(BackwardKernel[RowsConfig]):
-    """One pass over rows, of queries or of keys. `function` is built with (problem, rows, items)."""
+    """One pass over rows, of queries or of keys (`of_keys`), there with the query heads of each group (`of_groups`).
+
+    `function` is built with (problem, rows, items).
+    """
 
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
@@ -68,8 +71,10 @@ class BackwardRows(BackwardKernel[RowsConfig]):
         arrays: Callable[[AttentionProblem, Backward], tuple[Arrays, Expected]],
         *,
         of_keys: bool = False,
+        of_groups: bool = False,
     ) -> None:
-        self.name, self.summary, self.of_keys = function.__name__, summary, of_keys
+        self.name, self.summary = function.__name__, summary
+        self.of_keys, self.of_groups = of_keys or of_groups, of_groups
         self.function, self.arrays = function, arrays
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[RowsConfig]:
@@ -82,9 +87,9 @@ class BackwardRows(BackwardKernel[RowsConfig]):
         rows = (config or self.simt_candidates(machine, params)[0]).rows
         if rows not in range(4 * WARPS, 257, 4 * WARPS):
             raise UserError(f"rows of a CTA of {self.name} must be {TILE[0].allowed}, got {rows}")
-        if self.of_keys and problem.group > LARGEST_GROUP:
+        if self.of_groups and problem.group > LARGEST_GROUP:
             raise UserError(f"{problem.group} query heads share keys; {self.name} has code for up to {LARGEST_GROUP}")
-        items = work_items(problem, rows, keys=self.of_keys)
+        items = work_items(problem, rows, keys=self.of_keys, groups=self.of_groups)
         params = {**self.check(params), "config": RowsConfig(rows=rows).label()}
         return self.function.build(machine.architecture, problem, rows, items, params=params)
 
@@ -106,13 +111,13 @@ class BackwardRows(BackwardKernel[RowsConfig]):
         }.get(self.name, 0)
 
 
-def work_items(problem: AttentionProblem, rows: int, *, keys: bool) -> dict[str, list[int]]:
-    """Return one item a CTA: plane and first row of the output, planes of the inputs of a group; rows fastest."""
+def work_items(problem: AttentionProblem, rows: int, *, keys: bool, groups: bool) -> dict[str, list[int]]:
+    """Return one item a CTA: plane and first row of the output, `groups`: those of its query heads; rows fastest."""
     planes = problem.batch * (problem.heads_kv if keys else problem.heads_q)
     firsts = range(0, problem.seqlen_kv if keys else problem.seqlen_q, rows)
     check_item_count(f"{planes} heads of {firsts.stop} rows", planes * len(firsts))
     items = {"plane": [plane for plane in range(planes) for _ in firsts], "row": [*firsts] * planes}
-    for head in range(problem.group if keys else 0):
+    for head in range(problem.group if groups else 0):
         items[f"plane{head}"] = [plane * problem.group + head for plane in items["plane"]]
     return items
 
@@ -163,7 +168,7 @@ GROUP_SUM = BackwardRows(
     attention_bwd_group_sum,
     "backward of attention, after, for grouped queries: dK and dV summed over the query heads of each group",
     _sums,
-    of_keys=True,
+    of_groups=True,
 )
 PREPROCESS_FA3 = BackwardRows(
     attention_bwd_preprocess_fa3,

@@ -119,8 +119,9 @@ def _element(params: Mapping[str, Any], machine: Machine) -> str:
 
 def _splits(split: DecodeSplit, one: Mapping[str, Any], params: Mapping[str, Any], machine: Machine) -> int:
     """Return the splits that have keys; `one`: parameters of the launch with all keys in one split."""
+    if (asked := params["num_splits"]) == 1:
+        return 1  # the forward kernel takes what a tile of the split kernel does not
     problem = split.problem(one)
-    asked = params["num_splits"]
     if not asked and isinstance(split, DecodeSplitFA3):
         asked = split_count_fa3(problem.planes, machine.sms, problem.blocks)
     elif not asked:

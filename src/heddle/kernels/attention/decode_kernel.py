@@ -91,7 +91,10 @@ class DecodeSplit(DecodePart):
         tile = self.tile_of(problem)
         problem = replace(problem, block_keys=tile.tile_n)
         if problem.group > tile.tile_m:
-            raise UserError(f"{problem.group} query heads share keys; a tile has {tile.tile_m} rows")
+            raise UserError(
+                f"{problem.group} query heads share keys; a tile has {tile.tile_m} rows",
+                hint="num_splits=1 of decode_attention takes any number: the forward kernel has several tiles of rows",
+            )
         used = used_splits(problem.blocks, problem.num_splits)
         if problem.num_splits != used:
             raise UserError(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from heddle.errors import UserError
 from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._parameters import Parameter
-from heddle.kernels.attention.backward_launches import BACKWARD, FORWARD_WITH_LSE
+from heddle.kernels.attention.backward_launches import FORWARD_WITH_LSE, LAUNCHES
 from heddle.kernels.attention.gradients import gradients
 from heddle.kernels.attention.reference import packed
 from heddle.kernels.attention.shape import AttentionProblem
@@ -36,12 +36,12 @@ class AttentionPasses(Composite):
     @property
     def architectures(self) -> tuple[str, ...]:  # type: ignore[override]
         """Those that have a backward pass."""
-        return tuple(BACKWARD)
+        return tuple(LAUNCHES)
 
     def steps(self, machine: Machine, params: Mapping[str, Any], mode: str) -> tuple[Step, ...]:
         """Return the launches. Raises UserError where the architecture has no backward pass."""
-        if machine.architecture not in BACKWARD:
-            names = ", ".join(BACKWARD) or "no architecture"
+        if machine.architecture not in LAUNCHES:
+            names = ", ".join(LAUNCHES) or "no architecture"
             raise UserError(
                 f"the backward pass of attention is not modelled for {machine.name} ({machine.architecture})",
                 hint=f"it is for: {names}; direction=fwd runs everywhere",
@@ -52,7 +52,7 @@ class AttentionPasses(Composite):
         if both and mode != "fiber" and machine.architecture in FORWARD_WITH_LSE:
             forward, made = FORWARD_WITH_LSE[machine.architecture], {**made, "LSE": "forward.LSE"}
         found = [Step("forward", forward, {**sizes, "direction": "fwd"})] if both else []
-        for step in BACKWARD[machine.architecture](params):
+        for step in LAUNCHES[machine.architecture](params):
             feeds = {tensor: made.get(source, source) for tensor, source in {**made, **step.feeds}.items()}
             known = {parameter.name for parameter in step.kernel.parameters} - {"direction"}
             own = {name: value for name, value in sizes.items() if name in known}
@@ -70,7 +70,7 @@ class AttentionPasses(Composite):
         inputs["Q_packed"] = packed(problem, inputs["Q"])
         wanted = {
             f"{step.name}.{tensor}": expected[gradient]
-            for step in BACKWARD[machine.architecture](params)
+            for step in LAUNCHES[machine.architecture](params)
             for tensor, gradient in step.gradients.items()
         }
         return inputs, wanted

@@ -100,7 +100,9 @@ def _check_tile(problem: AttentionProblem, config: Fa3BackwardConfig) -> None:
     if config.release == 1 and problem.causal:
         raise UserError("release = 1 had no causal mask", hint="leave release out, or take causal = 0")
     if config.tile_n != GROUPS * GROUP_ROWS:
-        raise UserError(f"tile_n is {GROUP_ROWS} keys for each of {GROUPS} warp groups; got {config.tile_n}")
+        raise UserError(
+            f"tile_n is {GROUPS * GROUP_ROWS}: {GROUP_ROWS} keys for each of {GROUPS} warp groups; got {config.tile_n}"
+        )
     if config.tile_m % 16 or config.tile_m < 16:
         raise UserError(f"tile_m is a multiple of 16, got {config.tile_m}")
     wanted = {"swapped": 16, "columns": GROUP_ROWS, "rows": GROUPS * GROUP_ROWS}

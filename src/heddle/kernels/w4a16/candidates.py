@@ -8,8 +8,9 @@ from dataclasses import replace
 from heddle.errors import UserError
 from heddle.kernels.gemm.shape import ceil_div
 from heddle.kernels.w4a16.check import check_config
-from heddle.kernels.w4a16.items import item_count
-from heddle.kernels.w4a16.shape import TILE_K, W4Config, W4Problem
+from heddle.kernels.w4a16.items import WORD, code_bytes, item_count
+from heddle.kernels.w4a16.shape import BOOKS, TILE_K, W4Config, W4Problem
+from heddle.kernels.w4a16.sm80_loop import LANES
 from heddle.machine.spec import Machine
 
 TILES: tuple[tuple[int, int, int], ...] = (
@@ -27,8 +28,14 @@ TILES: tuple[tuple[int, int, int], ...] = (
 """Rows, columns, warps."""
 COPIES_AHEAD = (2, 4)
 """Stages of A on their way, at most."""
-MOST = 8
-"""Length of the list."""
+MOST = 6
+"""Length of the list: all are simulated."""
+WORD_INSTRUCTIONS = {"awq": 17, "aqlm_1x16": 3, "aqlm_2x8": 10}
+"""That make eight weights: unpacking (`passes/select/dequantize.py`), or looking up one entry, or two and their sum."""
+SECTOR_BYTES = 32
+"""That L2 gives for an entry."""
+ENTRY_BYTES = 16
+"""Of a codebook."""
 SLICE_WAVES = (1, 2, 4)
 """CTAs an SM, in which a short product is cut along k."""
 
@@ -36,11 +43,20 @@ SLICE_WAVES = (1, 2, 4)
 def candidates(problem: W4Problem, machine: Machine) -> list[W4Config]:
     """Return up to `MOST` configurations that fit, lowest estimate first. Raises UserError if none do."""
     found: list[W4Config] = []
+    refused: UserError | None = None
     for config in (sliced for plain in _plain(problem) for sliced in _slices(problem, plain, machine)):
-        if config not in found and _fits(problem, config, machine):
+        try:
+            check_config(problem, config, machine)
+        except UserError as error:  # another may fit
+            refused = error
+            continue
+        if config not in found:
             found.append(config)
-    if not found:
-        raise UserError(f"no tile of {len(TILES)} fits {problem.m} x {problem.n} x {problem.k} on {machine.name}")
+    if not found and refused:
+        sizes = f"{problem.m} x {problem.n} x {problem.k}"
+        raise UserError(
+            f"no tile of {len(TILES)} fits {sizes} on {machine.name}; the last: {refused.message}", hint=refused.hint
+        )
     return sorted(found, key=lambda config: estimate_cycles(problem, config, machine))[:MOST]
 
 
@@ -64,22 +80,30 @@ def _slices(problem: W4Problem, config: W4Config, machine: Machine) -> Iterable[
             yield replace(config, split_k=split)
 
 
-def _fits(problem: W4Problem, config: W4Config, machine: Machine) -> bool:
-    try:
-        check_config(problem, config, machine)
-    except UserError:
-        return False
-    return True
-
-
 def estimate_cycles(problem: W4Problem, config: W4Config, machine: Machine) -> float:
     """Return waves x (main loop + latency) + what the epilogue takes: an order in which to try, never a result."""
     waves = ceil_div(item_count(problem, config), machine.sms)
     steps = ceil_div(problem.k, TILE_K * config.split_k)
     rows, cols = min(config.tile_m, problem.m), min(config.tile_n, problem.n)
-    matrix = 2 * config.tile_m * config.tile_n * TILE_K / machine.tensor_flops_per_cycle
-    loads = (2 * rows + cols / 2) * TILE_K / machine.l2_bytes_per_cycle_per_sm
     latency = machine.l2_far_latency_cycles + machine.store_latency_cycles
     store = rows * cols * (4 if config.split_k > 1 else 2) / machine.l2_bytes_per_cycle_per_sm
     merge = 2 * (latency + store) if config.split_k > 1 else 0.0
-    return waves * (steps * max(matrix, loads) + latency + store) + merge
+    return waves * (steps * _step_cycles(problem, config, machine) + latency + store) + merge
+
+
+def _step_cycles(problem: W4Problem, config: W4Config, machine: Machine) -> float:
+    """Return the largest of matrix, L2 and shared memory time of a stage, plus the issue slots that make its weights.
+
+    A warp multiplies with the weights that it makes itself: it issues the one after the other.
+    """
+    rows, cols = min(config.tile_m, problem.m), min(config.tile_n, problem.n)
+    words = config.tile_n * TILE_K // WORD
+    matrix = 2 * config.tile_m * config.tile_n * TILE_K / machine.tensor_flops_per_cycle
+    gathered = words * SECTOR_BYTES if problem.scheme == "aqlm_1x16" else 0
+    codes = cols * code_bytes(problem) * TILE_K // WORD
+    loads = (2 * rows * TILE_K + codes + gathered) / machine.l2_bytes_per_cycle_per_sm
+    entries = words * ENTRY_BYTES * BOOKS[problem.scheme] if problem.scheme == "aqlm_2x8" else 0
+    fragments = 2 * config.warps * config.tile_m * TILE_K  # warps side by side: each loads all rows of A
+    shared = (fragments + entries) / machine.shared_bytes_per_cycle
+    made = words * WORD_INSTRUCTIONS[problem.scheme] / (LANES * machine.subpartitions)
+    return max(matrix, loads, shared) + made
