@@ -90,7 +90,7 @@ def test_causal_tiles_go_block_by_block_over_a_section_of_heads() -> None:
         ({"head_dim": 256}, "has head sizes 64, 128, got 256"),
         ({"tile_m": 96}, "takes .* bytes of shared memory"),
         ({"tile_m": 80, "dq": "rows"}, "tile_m is a multiple of 128, got 80"),
-        ({"tile_n": 64}, "tile_n is 64 keys for each of 2 warp groups; got 64"),
+        ({"tile_n": 64}, "tile_n is 128: 64 keys for each of 2 warp groups; got 64"),
         ({"head_dim": 64, "dq": "columns"}, "head_dim is 64"),
         ({"release": 1, "causal": 1}, "release = 1 had no causal mask"),
         ({"release": 2}, "release must be 0 or 1, got 2"),
