@@ -10,9 +10,9 @@ import pytest
 
 from heddle import interp, pipeline
 from heddle.errors import UserError
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.decode_reference import parts, whole
 from heddle.kernels.attention.decode_shape import DecodeProblem, split_count, split_count_fa3, used_splits
-from heddle.kernels.attention.shape import ceil_div
 from heddle.kernels.registry import find_entry, find_kernel
 from heddle.machine import machine
 from heddle.study import api, catalog, composites

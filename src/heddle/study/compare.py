@@ -53,9 +53,8 @@ def compare(
     machine = load_machine(gpu) if isinstance(gpu, str) else gpu
     values = dict(texts or {})
     _refuse_pins(kernel, values)
-    baseline, base = _baseline(request(
-        kernel, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation="representative", texts=values
-    ), progress)  # fmt: skip
+    today = request(kernel, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation="representative", texts=values)
+    baseline, base = _baseline(today, progress)
     at = dataclasses.replace(base, clock_mhz=baseline["clock_mhz"], clock_source="that of the baseline")
     parts = [*_controls(at), _fiber("fiber", at, machine, values)]
     if ablate:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from heddle.kernels._kernel import Kernel, Parameter
-from heddle.kernels.attention.check import HEAD_DIMS, check_sizes
+from heddle.kernels.attention.check import HEAD_DIMS, complete_sizes
 from heddle.kernels.attention.shape import AttentionProblem
 
 Config = TypeVar("Config")
@@ -33,11 +33,7 @@ class BackwardKernel(Kernel[Config], ABC):
 
     def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
-        checked = super().check(params)
-        checked["heads_kv"] = checked["heads_kv"] or checked["heads_q"]
-        checked["seqlen_kv"] = checked["seqlen_kv"] or checked["seqlen_q"]
-        check_sizes(checked)
-        return checked
+        return complete_sizes(super().check(params))
 
     def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
         """Return the problem, its parameters checked one by one."""

@@ -8,8 +8,9 @@ kernel brings the elements in order through shared memory; here dQ lies in order
 
 from __future__ import annotations
 
+from heddle.kernels._warp import LANES, REGISTER_BYTES
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.lang import Builder, RegisterHandle, kernel
+from heddle.lang import Builder, GlobalBox, RegisterHandle, kernel
 
 WARPS = 8
 """Of a CTA."""
@@ -17,8 +18,6 @@ LANE_COLUMNS = 8
 """Of a 16-bit row, 16 bytes: what a lane has side by side."""
 WORKING_REGISTERS = 32
 """Of a thread beside its tiles: addresses, values on their way to a store."""
-REGISTER_BYTES = 4
-LANES = 32
 
 Items = dict[str, list[int]]
 
@@ -40,6 +39,22 @@ class RowTiles:
         return self.k.registers(name, shape, dtype, warps=(WARPS, 1), spread="rows", row_lanes=lanes)
 
 
+def sum_products(
+    k: Builder,
+    loaded: list[RegisterHandle],
+    wide: list[RegisterHandle],
+    total: RegisterHandle,
+    boxes: list[GlobalBox],
+) -> None:
+    """Load the same rows of O and dO and write the sum of their products over each; `wide[1]` is free afterwards."""
+    for registers, box in zip(loaded, boxes, strict=True):
+        k.load(registers, box)
+    for target, registers in zip(wide, loaded, strict=True):
+        k.elementwise("cast", target, registers)
+    k.elementwise("mul", wide[0], *wide)
+    k.row_reduce("sum", total, wide[0])
+
+
 @kernel
 def attention_bwd_preprocess(k: Builder, problem: AttentionProblem, rows: int, items: Items) -> None:
     """Write delta = sum of dO * O over each row, and zeros to the accumulator of dQ."""
@@ -55,12 +70,7 @@ def attention_bwd_preprocess(k: Builder, problem: AttentionProblem, rows: int, i
     total = tiles.tile("total", "fp32", column=True)
     with k.role("rows", warps=WARPS, registers=tiles.registers(12)):
         for item in k.work():
-            for registers, source in zip(loaded, (o, do), strict=True):
-                k.load(registers, source[item.plane, item.row, 0])
-            for target, registers in zip(wide, loaded, strict=True):
-                k.elementwise("cast", target, registers)
-            k.elementwise("mul", wide[0], *wide)
-            k.row_reduce("sum", total, wide[0])
+            sum_products(k, loaded, wide, total, [source[item.plane, item.row, 0] for source in (o, do)])
             k.store(delta[item.plane, item.row, 0], total)
             k.fill(wide[1])
             k.store(accumulator[item.plane, item.row, 0], wide[1])

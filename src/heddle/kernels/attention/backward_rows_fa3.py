@@ -8,7 +8,7 @@ cleared before (a call of the framework), and rounded afterwards (by one launch 
 
 from __future__ import annotations
 
-from heddle.kernels.attention.backward_rows import WARPS, Items, RowTiles
+from heddle.kernels.attention.backward_rows import WARPS, Items, RowTiles, sum_products
 from heddle.kernels.attention.backward_tensors import padded_queries
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.softmax import LOG2_E
@@ -33,12 +33,7 @@ def attention_bwd_preprocess_fa3(k: Builder, problem: AttentionProblem, rows: in
     with k.role("rows", warps=WARPS, registers=tiles.registers(12)):
         for item in k.work():
             k.load(logarithm, lse_given[item.plane, item.row, 0])
-            for registers, source in zip(loaded, (o, do), strict=True):
-                k.load(registers, source[item.plane, item.row, 0])
-            for target, registers in zip(wide, loaded, strict=True):
-                k.elementwise("cast", target, registers)
-            k.elementwise("mul", wide[0], *wide)
-            k.row_reduce("sum", total, wide[0])
+            sum_products(k, loaded, wide, total, [source[item.plane, item.row, 0] for source in (o, do)])
             k.store(dpsum[item.plane, item.row, 0], total)
             k.elementwise("scale", logarithm, logarithm, scalars=(LOG2_E,))
             k.store(lse[item.plane, item.row, 0], logarithm)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.lang import Builder
 
@@ -15,7 +16,7 @@ ROUNDING = 4
 
 def padded_queries(problem: AttentionProblem) -> int:
     """Return the elements of a head's row statistics."""
-    return -(-problem.seqlen_q // ROUNDING) * ROUNDING
+    return ceil_div(problem.seqlen_q, ROUNDING) * ROUNDING
 
 
 def padded(problem: AttentionProblem, rows: NDArray[np.float64], value: float = 0.0) -> NDArray[np.float64]:

@@ -17,8 +17,20 @@ FA4_FIELDS = ("exp_period", "exp_share", "rescaled")
 """Fields of a configuration that only FlashAttention 4 has."""
 
 
-def check_sizes(params: Mapping[str, Any]) -> None:
-    """Raise UserError if sizes contradict each other, whatever the machine."""
+def complete_sizes(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with sizes in place of 0 (as many heads, keys as queries).
+
+    Raises UserError if they contradict each other, whatever the machine.
+    """
+    found = dict(params)
+    found["heads_kv"] = found["heads_kv"] or found["heads_q"]
+    if "seqlen_q" in found:
+        found["seqlen_kv"] = found["seqlen_kv"] or found["seqlen_q"]
+    _check_heads(found)
+    return found
+
+
+def _check_heads(params: Mapping[str, Any]) -> None:
     if params["heads_q"] % params["heads_kv"]:
         raise UserError(
             f"heads_q = {params['heads_q']} must be a multiple of heads_kv = {params['heads_kv']}",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from heddle.errors import UserError
 from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._kernel import Parameter
-from heddle.kernels.attention.check import check_sizes
+from heddle.kernels.attention.check import complete_sizes
 from heddle.kernels.attention.decode_kernel import (
     ARCHITECTURES,
     BATCH,
@@ -73,10 +73,7 @@ class DecodeAttention(Composite):
 
     def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
-        found = super().check(params)
-        found["heads_kv"] = found["heads_kv"] or found["heads_q"]
-        check_sizes(found)
-        return found
+        return complete_sizes(super().check(params))
 
     def steps(self, machine: Machine, params: Mapping[str, Any], mode: str) -> tuple[Step, ...]:
         """Return the launches."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from heddle.kernels._warp import LANES
 from heddle.kernels.attention.decode_shape import DecodeProblem
 from heddle.lang import Builder, GlobalHandle, Index, Item, RegisterHandle, kernel
 
 LANE_COLUMNS = 8
 WARPS = 2
-LANES = 32
 SUMMED = 16
 """Logarithms that are loaded side by side."""
 ADDED = 4

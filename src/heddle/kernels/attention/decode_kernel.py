@@ -15,7 +15,7 @@ from heddle.kernels._composite import Arrays
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._parameters import TileParameter
-from heddle.kernels.attention.check import HEAD_DIMS, check_config, check_sizes
+from heddle.kernels.attention.check import HEAD_DIMS, check_config, complete_sizes
 from heddle.kernels.attention.decode_combine import decode_combine, rows_per_cta
 from heddle.kernels.attention.decode_reference import combination, parts
 from heddle.kernels.attention.decode_shape import SPLIT_ROWS, DecodeProblem, used_splits
@@ -58,10 +58,7 @@ class DecodePart(Kernel[Any]):
 
     def problem(self, params: Mapping[str, Any]) -> DecodeProblem:
         """Return the checked problem."""
-        sizes = {"heads_kv": 0, "seqlen_kv": 1, **self.check(params)}
-        sizes["heads_kv"] = sizes["heads_kv"] or sizes["heads_q"]
-        check_sizes(sizes)
-        return DecodeProblem(**sizes)
+        return DecodeProblem(**complete_sizes({"heads_kv": 0, "seqlen_kv": 1, **self.check(params)}))
 
     def reference(
         self, params: Mapping[str, Any], seed: int = 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heddle.kernels.attention.shape import AttentionProblem, ceil_div
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels.attention.shape import AttentionProblem
 
 SPLIT_ROWS = 64
 """Rows of a tile of FlashAttention 2's split kernel: the query heads of a key and value head, the others padding."""

@@ -13,7 +13,7 @@ from heddle.ir.tile import TileProgram
 from heddle.kernels._composite import Composite
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._native import NativeKernels
-from heddle.kernels.attention.check import HEAD_DIMS, check_config, check_problem, check_sizes
+from heddle.kernels.attention.check import HEAD_DIMS, check_config, check_problem, complete_sizes
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.native import NATIVE
 from heddle.kernels.attention.passes import AttentionPasses
@@ -69,11 +69,7 @@ class Attention(Kernel[AttentionConfig]):
 
     def check(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters, parsed and with defaults; raises UserError on unknown names and bad values."""
-        checked = super().check(params)
-        checked["heads_kv"] = checked["heads_kv"] or checked["heads_q"]
-        checked["seqlen_kv"] = checked["seqlen_kv"] or checked["seqlen_q"]
-        check_sizes(checked)
-        return checked
+        return complete_sizes(super().check(params))
 
     def problem(self, params: Mapping[str, Any]) -> AttentionProblem:
         """Return the problem, its parameters checked one by one."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from heddle.kernels._limits import check_item_count
-from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem, ceil_div
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 
 SECTION_BYTES = 32 << 20
 """K and V of the heads that run side by side under the dynamic order; the open kernel's share of the 50 MB L2."""

@@ -129,8 +129,3 @@ TILE: tuple[TileParameter, ...] = (
     TileParameter("release", int, "fa3: 1 is the schedule of the first release, 0 the present one", "0, 1"),
 )  # fmt: skip
 """What the fields of `AttentionConfig` may be, for people."""
-
-
-def ceil_div(value: int, divisor: int) -> int:
-    """Return value / divisor rounded up."""
-    return -(-value // divisor)

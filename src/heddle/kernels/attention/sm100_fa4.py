@@ -7,11 +7,12 @@ correction warps rescales O where a maximum grew, and at the end divides by the 
 
 from __future__ import annotations
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import check_fa4, fa4_config, late_tiles, shared_bytes, work_items
 from heddle.kernels.attention.sm100_fa4_correction import Correction
-from heddle.kernels.attention.sm100_fa4_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm100_fa4_memory import Memory
 from heddle.kernels.attention.sm100_fa4_products import PairProducts, SingleProducts
 from heddle.kernels.attention.sm100_fa4_softmax import Softmax
 from heddle.lang import Builder, Index, kernel

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heddle.errors import UserError
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.raster import Planes, check_tiles, planes
-from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem, ceil_div
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.machine.spec import Machine
 
 ROWS = 128

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import ROWS
-from heddle.kernels.attention.sm100_fa4_memory import GROUP_WARPS, Memory, Tile
+from heddle.kernels.attention.sm100_fa4_memory import Memory, Tile
 from heddle.kernels.attention.softmax import LEAST_SUM
 from heddle.lang import Builder, Item, RegisterHandle
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import ROWS
 from heddle.lang import Builder, GlobalHandle, Index, Item, RegisterHandle
 
-GROUP_WARPS = 4
-"""One warp for each quarter of the 128 lanes of tensor memory."""
 STRIP_BYTES = 128
 """A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
 

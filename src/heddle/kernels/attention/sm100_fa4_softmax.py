@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm100_fa4_config import FRAGMENT, ROWS
-from heddle.kernels.attention.sm100_fa4_memory import GROUP_WARPS, Memory, Tile
+from heddle.kernels.attention.sm100_fa4_memory import Memory, Tile
 from heddle.kernels.attention.softmax import LOG2_E, LOWEST
 from heddle.lang import Builder, Index, Item, RegisterHandle
 

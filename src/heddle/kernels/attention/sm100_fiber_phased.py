@@ -15,12 +15,13 @@ from typing import Literal
 from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.check import check_config, check_problem
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm100_fa4 import FA4, load, store
 from heddle.kernels.attention.sm100_fa4_config import late_tiles, work_items
 from heddle.kernels.attention.sm100_fa4_correction import Correction
-from heddle.kernels.attention.sm100_fa4_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm100_fa4_memory import Memory
 from heddle.kernels.attention.sm100_fa4_products import PairProducts, SingleProducts
 from heddle.kernels.attention.sm100_fa4_softmax import Softmax
 from heddle.lang import Builder, kernel

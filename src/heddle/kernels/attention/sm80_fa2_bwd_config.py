@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from heddle.errors import UserError
 from heddle.kernels._limits import check_item_count
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.backward_shape import BackwardConfig
-from heddle.kernels.attention.shape import AttentionProblem, ceil_div
+from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
 ATOM_ROWS, ATOM_COLS = 16, 8

@@ -7,8 +7,9 @@ Known from its sources (github.com/Dao-AILab/flash-attention, csrc/flash_attn/sr
 from __future__ import annotations
 
 from heddle.errors import UserError
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.raster import work_items
-from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem, ceil_div
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.machine.spec import Machine
 
 WARP_ROWS = 16

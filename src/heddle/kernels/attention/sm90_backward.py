@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.backward_shape import backward_flops
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_backward_config import GROUPS, REGISTERS, Fa3BackwardConfig
 from heddle.kernels.attention.sm90_backward_consumer import Consumer
 from heddle.kernels.attention.sm90_backward_first import FirstRelease, add_dq_first, load_first
-from heddle.kernels.attention.sm90_backward_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm90_backward_memory import Memory
 from heddle.kernels.attention.sm90_backward_producer import add_dq, load
 from heddle.lang import Builder, kernel
 

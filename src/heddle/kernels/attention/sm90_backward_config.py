@@ -7,6 +7,7 @@ from typing import Literal
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
@@ -70,7 +71,7 @@ def shared_bytes(problem: AttentionProblem, config: Fa3BackwardConfig) -> int:
 
 def statistic_cols(tile_m: int) -> int:
     """Return the elements that the row statistics of a block take."""
-    return -(-tile_m // STATISTIC_COLS) * STATISTIC_COLS
+    return ceil_div(tile_m, STATISTIC_COLS) * STATISTIC_COLS
 
 
 def check_fa3_backward(problem: AttentionProblem, config: Fa3BackwardConfig, machine: Machine) -> None:

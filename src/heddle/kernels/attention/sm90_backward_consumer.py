@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_backward_config import GROUP_ROWS, GROUPS, Fa3BackwardConfig
-from heddle.kernels.attention.sm90_backward_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm90_backward_memory import Memory
 from heddle.kernels.attention.sm90_backward_producer import HANDOVER_WARPS, PARTIAL_EMPTY, PARTIAL_FULL
 from heddle.kernels.attention.softmax import LOG2_E
 from heddle.lang import Builder, Index, Item, RegisterHandle, SharedBox

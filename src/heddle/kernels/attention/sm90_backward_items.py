@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from heddle.kernels._limits import check_item_count
-from heddle.kernels.attention.shape import AttentionProblem, ceil_div
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_backward_config import ACCUMULATOR_BYTES, Fa3BackwardConfig, masks_apart
 
 SECTION_BYTES = 40 << 20

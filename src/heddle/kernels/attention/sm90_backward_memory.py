@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.backward_tensors import GradientTensors
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_backward_config import (
@@ -13,8 +14,6 @@ from heddle.kernels.attention.sm90_backward_config import (
 )
 from heddle.lang import Builder, GlobalHandle, Index, Item, RingPosition, SharedBox
 
-GROUP_WARPS = 4
-"""Warps of a warp group, the unit that issues wgmma."""
 STRIP_BYTES = 128
 """A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
 

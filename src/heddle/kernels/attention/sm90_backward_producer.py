@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.sm90_backward_config import GROUPS, Fa3BackwardConfig
-from heddle.kernels.attention.sm90_backward_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm90_backward_memory import Memory
 from heddle.lang import Builder
 
 PARTIAL_FULL, PARTIAL_EMPTY = 3, 3 + GROUPS

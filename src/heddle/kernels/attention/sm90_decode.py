@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heddle.errors import UserError
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.decode_shape import DecodeProblem
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm90_fa3 import roles
@@ -24,7 +25,7 @@ from heddle.kernels.attention.sm90_fa3_config import (
     transposes,
 )
 from heddle.kernels.attention.sm90_fa3_consumer import Consumer
-from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm90_fa3_memory import Memory
 from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
 from heddle.lang import Builder, Index, Item, kernel
 from heddle.machine.spec import Machine

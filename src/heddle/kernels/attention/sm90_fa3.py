@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm90_fa3_config import check_fa3, fa3_config, register_counts, shared_bytes
 from heddle.kernels.attention.sm90_fa3_consumer import Consumer
 from heddle.kernels.attention.sm90_fa3_first import consumer_of_first_release, items_of_first_release
-from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm90_fa3_memory import Memory
 from heddle.kernels.attention.sm90_fa3_producer import produce, produce_turned, produce_turned_first
 from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
 from heddle.lang import Builder, kernel

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
-from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem, ceil_div
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.machine.spec import Machine
 
 GROUP_ROWS = 64

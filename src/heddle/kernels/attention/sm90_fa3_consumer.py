@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
 from heddle.kernels.attention.sm90_fa3_config import (
@@ -17,7 +18,7 @@ from heddle.kernels.attention.sm90_fa3_config import (
     transposes,
     weight_exponent,
 )
-from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Blocks, Memory
+from heddle.kernels.attention.sm90_fa3_memory import Blocks, Memory
 from heddle.kernels.attention.sm90_fa3_producer import NEXT_ITEM, NEXT_TAKEN, QUERY_FREE
 from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
 from heddle.kernels.attention.softmax import OnlineSoftmax

@@ -9,8 +9,6 @@ from heddle.kernels.attention.sm90_fa3_config import GROUP_ROWS, TRANSPOSING_WAR
 from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
 from heddle.lang import Builder, Cta, GlobalHandle, Index, Item, SharedBox
 
-GROUP_WARPS = 4
-"""Warps of a warp group, the unit that issues wgmma."""
 STRIP_BYTES = 128
 """A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.shape import AttentionConfig
-from heddle.kernels.attention.sm90_fa3_memory import GROUP_WARPS, Memory
+from heddle.kernels.attention.sm90_fa3_memory import Memory
 from heddle.kernels.attention.sm90_fa3_transpose import TransposedBlocks
 from heddle.lang import Builder, Item
 

@@ -10,8 +10,9 @@ from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.raster import work_items
-from heddle.kernels.attention.shape import AttentionProblem, ceil_div
+from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_fa3_config import fa3_config
 from heddle.kernels.attention.sm90_fiber import attention_fiber, attention_fiber_literal, attention_fiber_phased
 from heddle.kernels.attention.sm90_fiber_config import (

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from heddle.errors import UnsupportedError, UserError, unknown_name
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.gemm.check import check_config, stages_that_fit
 from heddle.kernels.gemm.estimate import estimate_cycles
 from heddle.kernels.gemm.libraries import LIBRARIES, Sm90Tile
 from heddle.kernels.gemm.raster import item_count
-from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 from heddle.machine.spec import Machine
 
 ROW_BYTES = 128

@@ -6,11 +6,13 @@ from heddle.errors import UnsupportedError, UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile_ops import GATE_COLUMNS
 from heddle.kernels._limits import check_item_count
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.epilogue import FRAGMENT_PAIR_COLUMNS, TMA_ALIGNMENT_BYTES, staging_bytes, store_columns
 from heddle.kernels.gemm.raster import item_count
 from heddle.kernels.gemm.rope import check_heads, check_tile
-from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
-from heddle.kernels.gemm.sm80 import LANE_BYTES, LANES, lane_bytes, thread_registers
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
+from heddle.kernels.gemm.sm80 import LANE_BYTES, lane_bytes, thread_registers
 from heddle.machine.spec import Machine
 
 DTYPES = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from heddle.ir.dtypes import dtype_bytes
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.gemm.raster import item_count
-from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 from heddle.machine.spec import Machine
 
 OVERLAPPED = ("pingpong", "tcgen05")

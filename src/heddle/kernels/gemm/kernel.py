@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.gemm.candidates import candidates
 from heddle.kernels.gemm.check import check_config, check_epilogue, check_items, check_problem, check_sizes
 from heddle.kernels.gemm.native import NATIVE
 from heddle.kernels.gemm.raster import item_count, work_items
 from heddle.kernels.gemm.reference import reference
-from heddle.kernels.gemm.shape import EPILOGUES, HEAD_DIMS, TILE, GemmConfig, GemmProblem, ceil_div
+from heddle.kernels.gemm.shape import EPILOGUES, HEAD_DIMS, TILE, GemmConfig, GemmProblem
 from heddle.kernels.gemm.sm80 import gemm_sm80
 from heddle.kernels.gemm.sm90_cooperative import gemm_sm90_cooperative
 from heddle.kernels.gemm.sm90_pingpong import gemm_sm90_pingpong

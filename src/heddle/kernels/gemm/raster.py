@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 
 GROUP_SIZES = (8, 16)
 """Tiles that a group is wide; wider groups share more of one operand and less of the other."""

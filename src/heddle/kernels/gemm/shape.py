@@ -136,8 +136,3 @@ TILE = (
     TileParameter("early_release", int, "sm_90: the matrix unit itself gives stages back (hypothetical)", "0, 1"),
 )  # fmt: skip
 """What the fields of `GemmConfig` may be, for people."""
-
-
-def ceil_div(value: int, divisor: int) -> int:
-    """Return value / divisor rounded up."""
-    return -(-value // divisor)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from heddle.errors import UserError
 from heddle.kernels._limits import check_item_count
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.gemm.fiber_epilogue import FiberEpilogue, FiberProduct
 from heddle.lang import Builder, Item, kernel
 
@@ -44,13 +45,14 @@ class FiberGemm(FiberProduct):
     def items(self) -> dict[str, list[int]]:
         """Return the table of work items: two tiles each, the second of them none at the end of an odd number."""
         check_item_count(
-            f"the FIBER-native kernel cuts {self.m} x {self.n}", -(-self.m // TILE_M) * -(-self.n // self.tile_n)
+            f"the FIBER-native kernel cuts {self.m} x {self.n}",
+            ceil_div(self.m, TILE_M) * ceil_div(self.n, self.tile_n),
         )
         tiles = [(row, col) for row in range(0, self.m, TILE_M) for col in range(0, self.n, self.tile_n)]
         first, second = tiles[::2], tiles[1::2]
         more = [1] * len(second) + [0] * (len(first) - len(second))
         second += [(0, 0)] * (len(first) - len(second))
-        blocks = -(-self.k // TILE_K)
+        blocks = ceil_div(self.k, TILE_K)
         if blocks % self.fragments or blocks < 2 * self.fragments:
             raise UserError(
                 f"k is {self.k}; this kernel takes it in {self.fragments} blocks of {TILE_K} at a time, twice or more"

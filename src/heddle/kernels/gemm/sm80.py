@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from heddle.errors import UserError
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.epilogue import Output
-from heddle.kernels.gemm.shape import GemmConfig, GemmProblem, ceil_div
+from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 from heddle.lang import Builder, Index, Item, kernel
 
 STORE_BARRIER = 1
@@ -16,7 +18,6 @@ ADDRESS_REGISTERS = 40
 """Addresses, counters and epilogue temporaries of a thread."""
 REGISTER_UNIT = 8
 """Budgets are multiples of this."""
-LANES = 32
 
 
 def lane_bytes(problem: GemmProblem) -> int:

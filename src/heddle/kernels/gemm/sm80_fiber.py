@@ -15,14 +15,15 @@ from typing import Literal
 
 from heddle.errors import UserError
 from heddle.kernels._limits import check_item_count
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.fiber_epilogue import FiberEpilogue, FiberProduct
-from heddle.kernels.gemm.shape import GemmProblem, ceil_div
+from heddle.kernels.gemm.shape import GemmProblem
 from heddle.kernels.gemm.sm80 import lane_bytes
 from heddle.lang import Builder, Index, Item, RegisterHandle, kernel
 
 ReadOf = Literal["own", "all"]
 
-LANES = 32
 GROUP = 4
 """Wefts of a role: one a subpartition."""
 STEP_K = 16
@@ -70,7 +71,8 @@ class FiberGemm80(FiberProduct):
         if self.stages < 2:
             raise UserError(f"stages is {self.stages}; at least 2: one is copied while another is loaded")
         check_item_count(
-            f"the FIBER-native kernel cuts {self.m} x {self.n}", -(-self.m // self.tile_m) * -(-self.n // self.tile_n)
+            f"the FIBER-native kernel cuts {self.m} x {self.n}",
+            ceil_div(self.m, self.tile_m) * ceil_div(self.n, self.tile_n),
         )
         tiles = [(row, col) for row in range(0, self.m, self.tile_m) for col in range(0, self.n, self.tile_n)]
         blocks = max(ceil_div(self.k, tile_k), self.stages)  # blocks beyond k are zeros

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.gemm.epilogue import Output
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
-from heddle.kernels.gemm.sm90_pipeline import CONSUMER_REGISTERS, GROUP_WARPS, PRODUCER_REGISTERS, Pipeline
+from heddle.kernels.gemm.sm90_pipeline import CONSUMER_REGISTERS, PRODUCER_REGISTERS, Pipeline
 from heddle.lang import Builder, kernel
 
 CONSUMER_WARPS = 2 * GROUP_WARPS

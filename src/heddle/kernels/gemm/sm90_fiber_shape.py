@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.kernels._limits import check_item_count
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.gemm.epilogue import TMA_ALIGNMENT_BYTES
 from heddle.kernels.gemm.fiber_epilogue import FiberProduct
 from heddle.kernels.gemm.raster import grouped_order
-from heddle.kernels.gemm.shape import ceil_div
 
 BLOCK_M = 64
 """Rows of a group of four wefts: 16 for each subpartition."""

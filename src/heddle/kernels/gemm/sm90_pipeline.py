@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.gemm.place import corner, k_start
 from heddle.kernels.gemm.raster import uneven_start
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
@@ -11,8 +12,6 @@ from heddle.lang import Builder, Cta, Index, Item, RegisterHandle
 
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 """What setmaxnreg gives a producer group and two consumer groups: 128 x 40 + 256 x 232 is within 65,536 registers."""
-GROUP_WARPS = 4
-"""Warps of a warp group, the unit that issues wgmma."""
 
 
 class Pipeline:

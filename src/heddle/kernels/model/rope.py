@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from heddle.ir.tile import TileProgram
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._parameters import Parameter
+from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.reference import angles, rotated
 from heddle.kernels.gemm.rope import TABLE
 from heddle.kernels.gemm.shape import GemmProblem
@@ -27,7 +28,6 @@ from heddle.kernels.model.shapes import cast_to
 from heddle.lang import Builder, kernel
 from heddle.machine.spec import Machine
 
-LANES = 32
 MOST_HEADS = 8
 """That a CTA takes with one load of cosines and sines."""
 STEPS = 3

@@ -12,8 +12,9 @@ from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._limits import check_item_count
+from heddle.kernels._warp import LANES, REGISTER_BYTES
 from heddle.kernels.norm.reference import reference
-from heddle.kernels.norm.rmsnorm import BLOCK, LANES, REGISTER_BYTES, WORKING_REGISTERS, rmsnorm, row_registers
+from heddle.kernels.norm.rmsnorm import BLOCK, WORKING_REGISTERS, rmsnorm, row_registers
 from heddle.kernels.norm.shape import TILE, NormConfig, NormProblem
 from heddle.machine.spec import Machine
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels._warp import LANES, REGISTER_BYTES
 from heddle.kernels.norm.shape import EPSILON, NormConfig, NormProblem
 from heddle.lang import Builder, GlobalHandle, Item, RegisterHandle, kernel
 
@@ -9,8 +11,6 @@ BLOCK = 256
 """Columns that are worked on together: eight of each lane, which are 16 bytes."""
 WORKING_REGISTERS = 56
 """Of a thread beside its part of the row: two blocks of weights, two of products, sums, addresses."""
-REGISTER_BYTES = 4
-LANES = 32
 
 
 def row_registers(problem: NormProblem) -> int:
@@ -20,7 +20,7 @@ def row_registers(problem: NormProblem) -> int:
 
 def blocks(problem: NormProblem) -> int:
     """Return the blocks of a row; the last may lie partly outside."""
-    return -(-problem.hidden // BLOCK)
+    return ceil_div(problem.hidden, BLOCK)
 
 
 @kernel

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from heddle.errors import UserError
-from heddle.kernels.gemm.shape import ceil_div
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels._warp import LANES
 from heddle.kernels.w4a16.check import check_config
 from heddle.kernels.w4a16.items import WORD, code_bytes, item_count
 from heddle.kernels.w4a16.shape import BOOKS, TILE_K, W4Config, W4Problem
-from heddle.kernels.w4a16.sm80_loop import LANES
 from heddle.machine.spec import Machine
 
 TILES: tuple[tuple[int, int, int], ...] = (

@@ -8,6 +8,7 @@ registers of one step while the products of the other three run.
 
 from __future__ import annotations
 
+from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, TILE_K, FiberGemm80, Operand, sum_registers
 from heddle.kernels.w4a16.items import WORD
 from heddle.kernels.w4a16.shape import W4Problem
@@ -16,7 +17,6 @@ from heddle.lang import Builder, Index, Item, PoolHandle, RegisterHandle, kernel
 WORD_BYTES = 4
 UNPACK_REGISTERS = 24
 """Temporaries of unpacking and addresses of a weft that makes weights, beside words, scales and zero points."""
-LANES = 32
 
 
 def weight_registers(tile_n: int) -> int:

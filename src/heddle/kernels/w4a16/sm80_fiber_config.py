@@ -6,10 +6,11 @@ from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
+from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, TILE_K, FiberGemm80, sum_registers
 from heddle.kernels.gemm.sm80_fiber_config import COLUMNS, ROWS, USABLE_REGISTERS, FiberGemm80Config
 from heddle.kernels.w4a16.shape import W4Problem
-from heddle.kernels.w4a16.sm80_fiber import LANES, awq_sm80_fiber, weight_registers
+from heddle.kernels.w4a16.sm80_fiber import awq_sm80_fiber, weight_registers
 from heddle.machine.spec import Machine
 
 TILES = ((192, 128), (128, 128), (64, 128), (64, 64))

@@ -6,14 +6,14 @@ second operands. Warps lie side by side along n: each weight is made by one warp
 
 from __future__ import annotations
 
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels._warp import LANES, REGISTER_BYTES
 from heddle.kernels.gemm.epilogue import Output
 from heddle.kernels.w4a16.items import CODE_BYTES, WORD, code_bytes
 from heddle.kernels.w4a16.shape import STEP_K, TILE_K, W4Config, W4Problem
 from heddle.lang import Builder, Index, Item, RegisterHandle
 
 STORE_BARRIER = 1
-LANES = 32
-REGISTER_BYTES = 4
 LOAD_BYTES = 16
 """That a lane loads at a time, where a stage has as many."""
 ADDRESS_REGISTERS = 30
@@ -46,7 +46,7 @@ def thread_registers(problem: W4Problem, config: W4Config) -> int:
     scales = (1 if problem.looks_up else 4) * max(1, cols // 16)
     entries = cols // 8 * ENTRY_REGISTERS if problem.looks_up else 0
     needed = sums + operands + codes + scales + entries + ADDRESS_REGISTERS
-    rounded = -(-needed // REGISTER_UNIT) * REGISTER_UNIT
+    rounded = ceil_div(needed, REGISTER_UNIT) * REGISTER_UNIT
     return min(rounded, MOST_REGISTERS) if needed <= MOST_REGISTERS else rounded
 
 
