@@ -13,7 +13,7 @@ from heddle.errors import UnsupportedError, UserError
 from heddle.interp._arithmetic import elementwise
 from heddle.ir import tile as t
 from heddle.ir.warp import Instruction, WarpProgram
-from heddle.lang._data import ELEMENTWISE
+from heddle.lang._compute import ELEMENTWISE
 from heddle.machine import machine
 from heddle.passes import PASSES, compile_program, run_passes
 from heddle.passes.select import SelectInstructions

@@ -1,7 +1,7 @@
 """Write a kernel in Python: tiles, roles of warps, loops that stay loops, asynchronous copies and matrix products."""
 
 from heddle.lang._builder import Builder, KernelFunction, kernel
-from heddle.lang._data import ELEMENTWISE
+from heddle.lang._compute import ELEMENTWISE
 from heddle.lang._fiber import PoolHandle, Token
 from heddle.lang._handles import (
     GlobalBox,

@@ -8,7 +8,7 @@ from typing import Literal
 from heddle.errors import UserError, unknown_name
 from heddle.ir import tile
 from heddle.ir.warp_fiber import FIBERS, SUBPARTITIONS
-from heddle.lang._data import DataOps
+from heddle.lang._compute import ComputeOps
 from heddle.lang._handles import RegisterHandle, TensorMemoryBox
 from heddle.lang._structure import IDLE
 from heddle.lang._where import caller
@@ -47,7 +47,7 @@ class Token:
         self.builder._emit(tile.TakeToken(tile=self.register.tile.name, where=caller()))
 
 
-class FiberOps(DataOps):
+class FiberOps(ComputeOps):
     """The operations of FIBER-native kernels."""
 
     def set_fiber_num(self, **wefts: int) -> None:
