@@ -13,9 +13,10 @@ from heddle.ir.tile import TileProgram
 from heddle.kernels._composite import Composite
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._native import NativeKernels
-from heddle.kernels.attention.check import HEAD_DIMS, check_config, check_problem, complete_sizes
+from heddle.kernels.attention.check import check_config, check_problem, complete_sizes
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.native import NATIVE
+from heddle.kernels.attention.parameters import SIZES
 from heddle.kernels.attention.passes import AttentionPasses
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import TILE, AttentionConfig, AttentionProblem
@@ -30,13 +31,7 @@ OLDER: Mapping[str, Implementation] = {"sm_80": FA2, "sm_90": FA2, "sm_100": FA2
 """The kernel of `attention_fa2`: the code for A100, which later GPUs run too."""
 
 PARAMETERS = (
-    Parameter("batch", int, 8, "sequences", small=1),
-    Parameter("heads_q", int, 16, "query heads", small=2),
-    Parameter("heads_kv", int, 0, "key and value heads, a divisor of heads_q; 0: as many", least=0),
-    Parameter("seqlen_q", int, 4096, "queries of a sequence"),
-    Parameter("seqlen_kv", int, 0, "keys of a sequence; 0: as many as queries", least=0),
-    Parameter("head_dim", int, 128, "elements of a head; pad others to the next", choices=HEAD_DIMS),
-    Parameter("causal", int, 0, "1: a query sees no later key, the masks aligned to the end", choices=(0, 1)),
+    *SIZES,
     Parameter("dtype", str, "fp16", "type of Q, K and V", choices=("fp16", "bf16", "fp8_e4m3")),
     Parameter("direction", str, "fwd", "forward, backward, both passes", choices=("fwd", "bwd", "fwd+bwd")),
 )
