@@ -47,8 +47,8 @@ def test_products_take_as_many_port_reads_a_flop_up_to_what_the_engine_leaves() 
     assert scaled(base, 8192).tensor_port_share == 15 / 16
 
 
-def result(**changes: Any) -> dict[str, Any]:
-    """A result of 1,000 cycles on one SM of four, whose products take half of the time."""
+def result(shared: float = 0.75) -> dict[str, Any]:
+    """A result of 1,000 cycles on one SM of four, whose products take half of the time, and shared memory a share."""
     return {
         "cycles": 1000,
         "params": {"config": "tile"},
@@ -56,13 +56,14 @@ def result(**changes: Any) -> dict[str, Any]:
         "pipes": {"tensor": 0.75, "lsu": 0.25},
         "read_ports": {},
         "issue_utilization": 0.125,
-        "speed_of_light": [{"name": "L2 Cache Throughput", "value": 10.0}, {"name": "DRAM Throughput", "value": 5.0}],
+        "speed_of_light": [
+            {"name": f"{name} Throughput", "value": value}
+            for name, value in (("L2 Cache", 10.0), ("DRAM", 5.0), ("Shared Memory", 100 * shared))
+        ],
         "simulation": {"simulated_sms": 1},
         "stalls_by_role": {"worker": {"issued": 0.5, "wait": 0.5}},
         "instructions": {"by_role": {"worker": 10}},
-        "traffic": {"smem_bytes": 128_000},
         "supply": {"smem_read_bytes": 64_000, "register_read_bytes": 512_000, "read_port_cycles": 1000},
-        **changes,
     }
 
 
@@ -73,13 +74,12 @@ def test_a_point_is_the_rate_and_the_bytes_that_counters_say() -> None:
     assert point["intensity"] == 2048 / 64
     assert point["busy"]["read ports"] == 1000 / 4000
     assert point["operand_wait"] == 0.75 - 0.5
-    assert point["busy"]["shared memory"] == pytest.approx((64 + 0.5 * 64) / 128)
+    assert point["busy"]["shared memory"] == 0.75
 
 
-@pytest.mark.parametrize(("read", "saturated"), [(64_000, False), (120_000, True)])
-def test_a_full_unit_is_named_as_the_limit(read: int, saturated: bool) -> None:
-    supply = {"smem_read_bytes": read, "register_read_bytes": 512_000, "read_port_cycles": 1000}
-    point = measured(result(supply=supply), machine("h100"))
+@pytest.mark.parametrize(("shared", "saturated"), [(0.75, False), (0.95, True)])
+def test_a_full_unit_is_named_as_the_limit(shared: float, saturated: bool) -> None:
+    point = measured(result(shared), machine("h100"))
     assert (point["unit"], point["saturated"]) == ("shared memory", saturated)
     assert ("waits" in view.limit(point)) != saturated
 

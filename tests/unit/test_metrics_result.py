@@ -184,7 +184,7 @@ def test_roofline_of_little_reuse_is_bound_by_memory() -> None:
 
 
 def test_speed_of_light_has_nsights_rows_in_order() -> None:
-    names = [row.name for row in speed_of_light(ran(), H100, 1755.0)]
+    names = [row.name for row in speed_of_light(ran(), tiny.program(), H100, 1755.0)]
     order = ["SM Frequency", "Elapsed Cycles", "Memory Throughput", "DRAM Throughput", "Duration"]
     assert names[: len(order)] == order
     assert names[-1] == "Compute (SM) Throughput"

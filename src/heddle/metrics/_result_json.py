@@ -103,9 +103,9 @@ def _shares(result: SimResult, program: WarpProgram, machine: Machine) -> dict[s
 
 def _against_peaks(result: SimResult, program: WarpProgram, machine: Machine, clock: float) -> dict[str, Any]:
     return {
-        "speed_of_light": [dataclasses.asdict(row) for row in speed_of_light(result, machine, clock)],
+        "speed_of_light": [dataclasses.asdict(row) for row in speed_of_light(result, program, machine, clock)],
         "roofline": _roofline(result, program, machine, clock),
-        "verdict": verdict(result, machine, clock),
+        "verdict": verdict(result, program, machine, clock),
     }
 
 

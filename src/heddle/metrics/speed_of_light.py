@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from heddle.ir.warp import WarpProgram
 from heddle.machine.spec import Machine
 from heddle.metrics._pipes import pipe_utilization
+from heddle.metrics.shared_memory import busy_cycles
 from heddle.metrics.stalls import stalls_total, top_reasons
 from heddle.sim.result import SimResult
 
@@ -25,20 +27,23 @@ class Row:
     value: float
 
 
-def throughputs(result: SimResult, machine: Machine, clock_mhz: float) -> dict[str, float]:
-    """Return achieved over peak for dram, l2, shared memory and compute, shares of the whole run."""
+def throughputs(result: SimResult, program: WarpProgram, machine: Machine, clock_mhz: float) -> dict[str, float]:
+    """Return achieved over peak for dram, l2, shared memory and compute, shares of the whole run.
+
+    Shared memory: the time that its accesses are charged, which is less than their bytes take where copies land.
+    """
     cycles = max(1, result.cycles)
     dram = (result.dram_read_bytes + result.dram_write_bytes) / (cycles * machine.dram_bytes_per_cycle(clock_mhz))
     l2 = (result.l2_read_bytes + result.l2_write_bytes) / (cycles * machine.l2_bytes_per_cycle_per_sm * machine.sms)
-    shared = result.shared_bytes / (cycles * machine.shared_bytes_per_cycle * max(1, result.simulated_sms))
+    shared = busy_cycles(result, program, machine) / (cycles * max(1, result.simulated_sms))
     issue = result.issue_slots_used / (cycles * machine.subpartitions * max(1, result.simulated_sms))
     compute = max(issue, *(share for name, share in pipe_utilization(result).items() if name not in ("lsu", "tma")))
     return {"dram": dram, "l2": l2, "shared": shared, "compute": compute}
 
 
-def speed_of_light(result: SimResult, machine: Machine, clock_mhz: float) -> list[Row]:
+def speed_of_light(result: SimResult, program: WarpProgram, machine: Machine, clock_mhz: float) -> list[Row]:
     """Return the rows of the table, shares in per cent."""
-    share = throughputs(result, machine, clock_mhz)
+    share = throughputs(result, program, machine, clock_mhz)
     memory = max(share["dram"], share["l2"], share["shared"])
     return [
         Row("SM Frequency", "Ghz", clock_mhz / 1e3),
@@ -52,9 +57,9 @@ def speed_of_light(result: SimResult, machine: Machine, clock_mhz: float) -> lis
     ]
 
 
-def verdict(result: SimResult, machine: Machine, clock_mhz: float) -> str:
+def verdict(result: SimResult, program: WarpProgram, machine: Machine, clock_mhz: float) -> str:
     """Return one sentence on what limits the kernel: a unit near its peak, or the largest stall reasons."""
-    share = throughputs(result, machine, clock_mhz)
+    share = throughputs(result, program, machine, clock_mhz)
     name, best = max(share.items(), key=lambda pair: pair[1])
     if best >= _HIGH_SHARE:
         return f"{name} works at {best:.0%} of its peak: the kernel is limited by it."

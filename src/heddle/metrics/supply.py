@@ -42,13 +42,13 @@ def supply(result: SimResult, program: WarpProgram, machine: Machine) -> dict[st
     that the sum may exceed one a cycle and subpartition.
     """
     base = bases(program) if program.mode == "fiber" else {}
-    acting = _acting(program)
+    acting = acting_shares(program)
     shared = registers = cycles = 0.0
     for pc, issued in enumerate(issues_by_pc(result)):
         if issued:
             times = int(issued) * acting.get(pc, 1.0)
             reads = _reads(program, machine, pc, base.get(pc, 0))
-            shared += times * _shared_bytes(program.instructions[pc])
+            shared += times * shared_read_bytes(program.instructions[pc])
             registers += times * reads.registers
             cycles += times * reads.cycles
     return {
@@ -58,7 +58,7 @@ def supply(result: SimResult, program: WarpProgram, machine: Machine) -> dict[st
     }
 
 
-def _acting(program: WarpProgram) -> dict[int, float]:
+def acting_shares(program: WarpProgram) -> dict[int, float]:
     """Return the share of the issues of an instruction that are not predicated off, where that is not all."""
     found: dict[int, float] = {}
     for role in program.roles:
@@ -69,7 +69,7 @@ def _acting(program: WarpProgram) -> dict[int, float]:
     return found
 
 
-def _shared_bytes(instruction: Instruction) -> float:
+def shared_read_bytes(instruction: Instruction) -> float:
     """Return the bytes of shared memory that one issue reads."""
     if instruction.op in SHARED_LOADS:
         return instruction.bytes

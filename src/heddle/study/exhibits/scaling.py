@@ -130,16 +130,13 @@ def measured(result: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
 def _busy(result: Mapping[str, Any], machine: Machine) -> dict[str, float]:
     """Return the busy share of what may limit a product; `products`: useful ones alone.
 
-    Shared memory: reads in full and what lands at the share of the machine, which is how the engine charges them. Read
-    ports: the port that an instruction needs longest; four wefts that wait for one port count it each.
+    Read ports: the port that an instruction needs longest; four wefts that wait for one port count it each.
     """
     found = units(result)
     sm_cycles = result["cycles"] * result["simulation"]["simulated_sms"]
-    read = result["supply"]["smem_read_bytes"]
-    landing = (result["traffic"]["smem_bytes"] - read) * machine.shared_async_write_share
     return {
         "products": result["tensor_utilization"],
-        "shared memory": (read + landing) / (sm_cycles * machine.shared_bytes_per_cycle),
+        "shared memory": found["shared memory"],
         "read ports": min(1.0, result["supply"]["read_port_cycles"] / (sm_cycles * machine.subpartitions)),
         "L2": found["L2"],
         "DRAM": found["DRAM"],
