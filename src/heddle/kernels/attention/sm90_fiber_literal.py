@@ -6,9 +6,9 @@ The paper words its first ablation step so ("shared-memory exchange"): roles and
 
 from __future__ import annotations
 
+from heddle.kernels._channels import SharedChannel
 from heddle.kernels.attention.fiber_softmax import BlockSoftmax
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_fiber_channel import SharedChannel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
 from heddle.kernels.attention.sm90_fiber_values import OrderedByBarriers

@@ -6,8 +6,8 @@ role waits for a whole role at an mbarrier, and products are those of four wefts
 
 from __future__ import annotations
 
+from heddle.kernels._channels import BarrierChannel
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_fiber_channel import BarrierChannel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
 from heddle.kernels.attention.sm90_fiber_values import OrderedByBarriers

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from heddle.kernels._channels import BitChannel
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_fiber_channel import BitChannel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_memory import GROUP, Memory
 from heddle.kernels.attention.sm90_fiber_values import ValueProducts

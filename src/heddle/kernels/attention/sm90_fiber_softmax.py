@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from heddle.kernels._channels import Channel
 from heddle.kernels.attention.fiber_softmax import CHUNK, PooledSoftmax
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_fiber_channel import Channel
 from heddle.kernels.attention.sm90_fiber_config import BLOCK_M, FiberConfig
 from heddle.kernels.attention.sm90_fiber_memory import GROUP
 from heddle.lang import Builder, Index, Item

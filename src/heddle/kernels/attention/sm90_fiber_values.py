@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from heddle.kernels.attention.sm90_fiber_channel import BarrierChannel, SharedChannel
+from heddle.kernels._channels import BarrierChannel, SharedChannel
 from heddle.kernels.attention.sm90_fiber_memory import Memory
 from heddle.lang import Builder, Item, RegisterHandle, SharedBox
 

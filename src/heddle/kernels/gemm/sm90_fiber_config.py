@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
@@ -13,7 +14,8 @@ from heddle.kernels.gemm.check import BARRIER_BYTES, check_problem
 from heddle.kernels.gemm.rope import check_tile, fits_heads
 from heddle.kernels.gemm.shape import GemmProblem
 from heddle.kernels.gemm.sm90_fiber import gemm_sm90_fiber
-from heddle.kernels.gemm.sm90_fiber_shape import BLOCK_M, EPILOGUE_N, PART_N, TILE_K, FiberGemm
+from heddle.kernels.gemm.sm90_fiber_phased import gemm_sm90_fiber_phased
+from heddle.kernels.gemm.sm90_fiber_shape import BLOCK_M, EPILOGUE_N, PART_N, TILE_K, Exchange, FiberGemm
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
@@ -24,19 +26,24 @@ MAX_STAGES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiberGemmConfig:
-    """Tiles of 64 `groups` x `tile_n`; `stages` in shared memory; `cluster` CTAs share B; `fiber_threads` on an SM."""
+    """Tiles of 64 `groups` x `tile_n`; `stages` in shared memory; `cluster` CTAs share B; `fiber_threads` on an SM.
+
+    `exchange`: how roles hand tensors over.
+    """
 
     tile_n: int
     stages: int
     groups: int = 2
     cluster: int = 1
     fiber_threads: int = 1
+    exchange: Exchange = "bits"
 
     def label(self) -> str:
         """Return a short name, as in `fiber 128x256 s4 g2 c2`."""
         parts = [f"fiber {BLOCK_M * self.groups}x{self.tile_n}", f"s{self.stages}", f"g{self.groups}"]
         parts += [f"c{self.cluster}"] if self.cluster > 1 else []
-        return " ".join([*parts, f"t{self.fiber_threads}"] if self.fiber_threads > 1 else parts)
+        parts += [f"t{self.fiber_threads}"] if self.fiber_threads > 1 else []
+        return " ".join(parts if self.exchange == "bits" else [*parts, self.exchange])
 
 
 TILE = (
@@ -49,18 +56,18 @@ TILE = (
 """What the fields of `FiberGemmConfig` may be, for people."""
 
 
-def candidates(problem: GemmProblem, machine: Machine) -> list[FiberGemmConfig]:
+def candidates(problem: GemmProblem, machine: Machine, exchange: Exchange = "bits") -> list[FiberGemmConfig]:
     """Return configurations that fit shared memory, widest tiles first. Raises UserError for what cannot be run."""
     _check_problem(problem, machine)
-    return list(_candidates(problem, machine))
+    return list(_candidates(problem, machine, exchange))
 
 
 def build(problem: GemmProblem, config: FiberGemmConfig, machine: Machine, params: ProgramParams) -> TileProgram:
     """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
     _check_problem(problem, machine)
     _check_config(problem, config, machine)
-    kernel = _kernel(problem, config, machine)
-    return gemm_sm90_fiber.build("sm_90", kernel, params=params)
+    code = gemm_sm90_fiber if config.exchange == "bits" else gemm_sm90_fiber_phased
+    return code.build("sm_90", _kernel(problem, config, machine), params=params)
 
 
 def _kernel(problem: GemmProblem, config: FiberGemmConfig, machine: Machine) -> FiberGemm:
@@ -71,17 +78,20 @@ def _kernel(problem: GemmProblem, config: FiberGemmConfig, machine: Machine) -> 
         stages=config.stages,
         groups=config.groups,
         cluster=config.cluster,
+        exchange=config.exchange,
         fiber_threads=machine.sms * config.fiber_threads,
     )
     more = replace(kernel, output_stages=2)
     return more if config.stages <= _most_stages(more, machine) else kernel
 
 
-def _candidates(problem: GemmProblem, machine: Machine) -> Iterator[FiberGemmConfig]:
+def _candidates(problem: GemmProblem, machine: Machine, exchange: Exchange) -> Iterator[FiberGemmConfig]:
     for groups in (2, 1):
         for tile_n in COLUMNS:
             for cluster in CLUSTERS:
-                config = FiberGemmConfig(tile_n=tile_n, stages=MAX_STAGES, groups=groups, cluster=cluster)
+                config = FiberGemmConfig(
+                    tile_n=tile_n, stages=MAX_STAGES, groups=groups, cluster=cluster, exchange=exchange
+                )
                 stages = min(MAX_STAGES, _most_stages(_kernel(problem, config, machine), machine))
                 wide = tile_n >= 2 * problem.n and tile_n > min(COLUMNS)
                 fits = fits_heads(problem, tile_n) and (problem.epilogue == "none" or _even(tile_n))
@@ -130,5 +140,16 @@ def _check_config(problem: GemmProblem, config: FiberGemmConfig, machine: Machin
         raise UserError(f"fiber_threads must be at least 1, got {config.fiber_threads}")
 
 
-SM90_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE)
-"""The FIBER-native GEMM of H100."""
+LITERAL = NativeKernel(
+    candidates=partial(candidates, exchange="shared"), build=build, tile=TILE, needs=("dynamic_parallelism",)
+)
+"""For machines whose wefts share no registers."""
+PHASED = NativeKernel(
+    candidates=partial(candidates, exchange="barriers"),
+    build=build,
+    tile=TILE,
+    needs=("dynamic_parallelism", "register_sharing"),
+)
+"""For machines without full and empty bits."""
+SM90_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, instead=(PHASED, LITERAL))
+"""The FIBER-native GEMM of H100; without bits the roles meet at barriers, without sharing in shared memory."""

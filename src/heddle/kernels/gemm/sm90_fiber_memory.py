@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.ir.dtypes import dtype_bytes
 from heddle.kernels.gemm.fiber_epilogue import FiberEpilogue
-from heddle.kernels.gemm.sm90_fiber_shape import BLOCK_M, GROUP, STRIP_BYTES, TILE_K, FiberGemm
+from heddle.kernels.gemm.sm90_fiber_shape import BLOCK_M, COPY_REGISTERS, GROUP, STRIP_BYTES, TILE_K, FiberGemm
 from heddle.lang import Builder, Cta, GlobalBox, Index, Item, RegisterHandle, RegisterPart, SharedBox
 
 
@@ -22,7 +22,7 @@ class Memory:
         self.a = k.shared("a_shared", (p.tile_m, TILE_K), p.dtype, stages=p.stages)
         self.b = k.shared("b_shared", (p.tile_n, TILE_K), p.dtype, stages=p.stages)
         self.ring, self.full = k.ring("ring", p.stages), k.barrier("full", arrivals=1, stages=p.stages)
-        readers = GROUP * (1 + p.groups) * p.cluster
+        readers = GROUP * (p.groups + (p.exchange == "bits")) * p.cluster  # with bits others load fragments
         self.empty = k.barrier("empty", arrivals=readers, stages=p.stages)
         self.everyone: Cta = "all" if p.cluster > 1 else "own"
         if p.by_bulk_copy:
@@ -71,6 +71,10 @@ class Memory:
         self.empty.arrive(self.ring, cta=self.everyone)
         self.ring.advance()
 
+    def release_previous(self) -> None:
+        """Give back the slice before the one that the ring points to."""
+        self.empty.arrive(self.ring.previous, cta=self.everyone)
+
     def begin_chunk(self) -> None:
         """Wait for room for a chunk of C, where chunks go through shared memory."""
         if self.p.by_bulk_copy:
@@ -117,3 +121,16 @@ class Memory:
 
     def _row(self, item: Item) -> Index:
         return item.row + self.k.cta_rank * self.p.tile_m if self.p.cluster > 1 else item.row
+
+
+def copies(k: Builder, p: FiberGemm, memory: Memory) -> None:
+    """The roles of one weft that copy: operands in, and C out where bulk copies can."""
+    with k.role("copy", window=0, registers=COPY_REGISTERS):
+        memory.meet()
+        for item in k.work():
+            memory.load(item)
+        memory.part()
+    if p.by_bulk_copy:
+        with k.role("drain", window=1, registers=COPY_REGISTERS):
+            for item in k.work():
+                memory.drain(item)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
@@ -23,8 +24,16 @@ GROUP = 4
 PART_N = 128
 """Columns that are handed over at once, at most: the pool holds one such part for each group."""
 
+Exchange = Literal["bits", "barriers", "shared"]
+"""How roles hand tensors over: in shared registers by bits or by mbarriers, or in shared memory."""
+COPY_REGISTERS = 4
+"""Registers of a role that copies."""
+TURN_REGISTERS = 4
+"""Registers of a role that multiplies, beside its tile."""
 STORE_REGISTERS = 12
 """Registers of the role that stores, beside what it stores: addresses."""
+LITERAL_REGISTERS = 16
+"""Registers of a role that multiplies, where it also stores its sums to shared memory: addresses."""
 EPILOGUE_N = 32
 """Columns that an epilogue works on at a time: their registers are no more than those of a part of C."""
 
@@ -34,7 +43,8 @@ class FiberGemm(FiberProduct):
     """The product in tiles of 64 `groups` x `tile_n`, on `fiber_threads`.
 
     `stages`: slices of A and B in shared memory. `groups`: of four wefts that multiply, 1 or 2. `cluster`: CTAs, one
-    above the other, that share slices of B. `output_stages`: chunks of C in shared memory.
+    above the other, that share slices of B. `output_stages`: chunks of C in shared memory. `exchange`: how roles hand
+    tensors over; without bits products are wgmma, with A in shared memory.
     """
 
     tile_n: int = 128
@@ -43,6 +53,7 @@ class FiberGemm(FiberProduct):
     cluster: int = 1
     output_stages: int = 1
     fiber_threads: int = 1
+    exchange: Exchange = "bits"
 
     @property
     def tile_m(self) -> int:
@@ -68,7 +79,8 @@ class FiberGemm(FiberProduct):
     def store_registers(self) -> int:
         """Registers of the role that stores: a part of C, or sums with two tiles of cosines and sines; addresses."""
         beside = 0 if self.epilogue == "none" else self.columns // 2 + 2 * self.columns // 4
-        return max(self.part_n // 4, beside) + STORE_REGISTERS
+        loaded = self.part_n // 2 if self.exchange == "shared" else 0
+        return loaded + max(self.part_n // 4, beside) + STORE_REGISTERS
 
     @property
     def output_part_n(self) -> int:
@@ -87,9 +99,10 @@ class FiberGemm(FiberProduct):
 
     @property
     def output_bytes(self) -> int:
-        """Bytes of shared memory for chunks of C."""
+        """Bytes of shared memory for chunks of C, and for sums that are handed over there."""
         chunks = self.output_stages if self.by_bulk_copy else 0
-        return chunks * BLOCK_M * self.output_part_n * dtype_bytes(self.dtype)
+        sums = self.groups * BLOCK_M * self.part_n * dtype_bytes("fp32") if self.exchange == "shared" else 0
+        return chunks * BLOCK_M * self.output_part_n * dtype_bytes(self.dtype) + sums
 
     @property
     def clusters(self) -> int:

@@ -1,10 +1,10 @@
-"""How one role hands a tensor in shared registers to another: by full and empty bits, or by barriers."""
+"""How a role of four wefts hands a tensor to another: in shared registers, by bits or barriers, or in shared memory."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from heddle.kernels.attention.sm90_fiber_memory import GROUP
+from heddle.kernels._warp import GROUP_WARPS
 from heddle.lang import Builder, RegisterHandle
 
 
@@ -52,8 +52,8 @@ class Phases:
 
     def __init__(self, k: Builder, name: str) -> None:
         self.ring = k.ring(f"{name}_ring", 1)
-        self.full = k.barrier(f"{name}_full", arrivals=GROUP)
-        self.empty = k.barrier(f"{name}_empty", arrivals=GROUP)
+        self.full = k.barrier(f"{name}_full", arrivals=GROUP_WARPS)
+        self.empty = k.barrier(f"{name}_empty", arrivals=GROUP_WARPS)
 
     def begin_write(self) -> None:
         """Wait for the consumers' arrivals."""
