@@ -1,4 +1,4 @@
-"""Do both engines agree on every count of the backward pass, where words (A100) and bulk copies (H100) are added?"""
+"""Do both engines agree on every count of the backward pass, where words or bulk copies are added to memory?"""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from heddle.sim.reference import simulate_reference
 CASES: list[Any] = [
     ("h100", {"batch": 1, "heads_q": 1, "seqlen_q": 100, "seqlen_kv": 64}),
     ("a100", {"batch": 1, "heads_q": 1, "seqlen_q": 100, "seqlen_kv": 64}),
+    ("b200", {"batch": 1, "heads_q": 1, "seqlen_q": 200, "seqlen_kv": 64}),
     *(
         pytest.param(gpu, params, marks=pytest.mark.slow)
-        for gpu in ("h100", "a100")
+        for gpu in ("h100", "a100", "b200")
         for params in (
             {"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 200, "seqlen_kv": 257},
             {"batch": 1, "heads_q": 2, "seqlen_q": 300, "causal": 1, "head_dim": 64},

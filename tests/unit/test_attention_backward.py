@@ -145,17 +145,20 @@ def _built(params: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "dtype", "text"), [("sm_100", "fp16", "not sm_100"), ("sm_80", "fp8_e4m3", "16-bit")]
+    ("architecture", "dtype", "fiber", "text"),
+    [("sm_90", "fp16", True, "not for mode fiber"), ("sm_80", "fp8_e4m3", False, "16-bit")],
 )
 def test_a_transposed_first_operand_is_refused_where_it_does_not_exist(
-    architecture: str, dtype: str, text: str
+    *, architecture: str, dtype: str, fiber: bool, text: str
 ) -> None:
     @kernel
     def small(k: Builder) -> None:
         k.work_items({"row": [0]}, clusters=1)
         a, b = k.shared("a", (32, 64), dtype), k.shared("b", (64, 32), dtype)
         acc = k.registers("acc", (64, 64), "fp32", warps=(4, 1))
-        with k.role("one", warps=4, registers=128):
+        if fiber:
+            k.set_fiber_num(one=4)
+        with k.role("one", warps=None if fiber else 4, registers=128):
             k.mma(acc, a[:], b[:], a_transposed=True, accumulate=False)
 
     with pytest.raises(UserError, match=text):

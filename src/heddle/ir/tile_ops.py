@@ -315,7 +315,7 @@ class Mask(Op):
 class Mma(Op):
     """acc += a @ b.T with a [m, k] and b [n, k]; with `b_transposed`, b is [k, n] and acc += a @ b.
 
-    `a_transposed` (sm_80, sm_90, not mode fiber): a, in shared memory and of 16 bits, is [k, m].
+    `a_transposed` (not mode fiber): a, in shared memory and of 16 bits, is [k, m].
 
     `plus` (mode fiber): acc = plus + a @ b.T. The chain accumulates in `plus`, and its last step writes acc; with
     `accumulate` False it begins from nothing and `plus` only holds what it adds up.

@@ -28,7 +28,8 @@ class RegisterTile:
 
     `spread`: as matrix fragments; or whole "rows" a warp, each over `row_lanes` lanes, and as many of them side by side
     as a warp has room for. A tile of one row is then a row vector of which every warp has a copy. "columns": such a
-    vector beside fragments, of which each lane has the columns that it has of a fragment, two of eight.
+    vector beside fragments, of which each lane has the columns that it has of a fragment, two of eight, or
+    all of them where a lane has a row (sm_100).
     "second": second operand of products, or what it is made of; each warp has the columns that its columns of a product
     need, all rows of them, and warps above each other have copies. Such a 16-bit tile of 16 rows or more is the operand
     itself, [k, n]; of one row, a value of each column, which all lanes with elements of the column have; others are

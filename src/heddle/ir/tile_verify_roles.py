@@ -53,13 +53,9 @@ def verify_architecture(program: tile.TileProgram) -> None:
 
 
 def _transposable(program: tile.TileProgram, op: tile.Mma) -> None:
-    """ldmatrix and wgmma read a first operand across its rows; no weft-level instruction does, nor tcgen05 here."""
-    if program.architecture not in ("sm_80", "sm_90") or program.mode == "fiber":
-        raise UserError(
-            f"a transposed first operand is for today's kernels of sm_80 and sm_90, not {program.architecture} in mode "
-            f"{program.mode}",
-            where=op.where,
-        )
+    """ldmatrix, wgmma and tcgen05.mma read a first operand in shared memory across its rows; no weft's product does."""
+    if program.mode == "fiber":
+        raise UserError("a transposed first operand is for today's kernels, not for mode fiber", where=op.where)
 
 
 def _cluster_sizes(op: tile.Op) -> tuple[int, ...]:

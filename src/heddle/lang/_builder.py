@@ -97,8 +97,8 @@ class Builder(FiberOps):
 
         As matrix fragments; or, with `spread="rows"`, whole rows to each warp, which has each over `row_lanes` (8, 16
         or 32) of its lanes, for kernels without products. Such a tile of one row is a row vector: every warp has a
-        copy. `spread="columns"` is a row vector beside fragments, loaded from shared memory: a source for the rows of a
-        fragment of as many columns. "second" (sm_80): a second operand [k, n] of
+        copy. `spread="columns"` is a row vector beside fragments, or beside rows in lanes (sm_100), loaded from shared
+        memory: a source for all rows of as many columns. "second" (sm_80): a second operand [k, n] of
         products, or what it is made of; each warp has the columns that it has of the product. "first": the first
         operand [m, k] beside it. "summed" (mode fiber): packed weights, divided along k. `overlays`: it takes registers
         of another tile, from which it is made by `cast_regrouped` alone, or, being of 16 bits, by `cast`, columns in

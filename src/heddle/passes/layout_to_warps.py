@@ -6,7 +6,8 @@ A register tile is spread over all warps of one role. Three layouts exist, by ge
 `lane` (tcgen05): warp w has rows [32 w, 32 w + 32) of each band, one row a lane, as tensor memory is read.
 `rows` (tiles without products): warp w has row w of each band of as many rows as warps, over all its lanes, each with
 eight columns side by side of 256; rows over 16 or 8 lanes lie two or four to a warp, in blocks of 128 or 64 columns.
-`columns` (vectors of one row): every warp has a copy, each lane the columns that it has of an atom, two of eight.
+`columns` (vectors of one row): every warp has a copy, each lane the columns that it has of an atom, two of eight;
+`vector` (the same beside `lane` tiles, sm_100): each lane has all columns.
 `second` (second operands in registers and what they are made of): warp w has the columns that it has of the product.
 Where a `fragment` tile only passes from shared to global memory, a lane has 16 bytes of a row at a time instead.
 """
@@ -54,7 +55,7 @@ OLDER = {"sm_90": ("sm_80",), "sm_100": ("sm_80",)}
 ATOM_ROWS, ATOM_COLS = 16, 8  # accumulator atom of mma.sync and wgmma (PTX ISA)
 ATOM_LANE_COLS = 2  # columns of an atom that a lane has (PTX ISA, matrix fragments)
 LANE_COLS = 8  # of the layout `rows`: columns of a lane side by side, 16 bytes of a 16-bit type
-Kind = Literal["fragment", "group", "lane", "rows", "columns", "second"]
+Kind = Literal["fragment", "group", "lane", "rows", "columns", "vector", "second"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,18 +209,17 @@ def _whole_rows(tile: RegisterTile, where: SourceLocation | None) -> WarpLayout:
 
 
 def _column_vector(tile: RegisterTile, architecture: str, where: SourceLocation | None) -> WarpLayout:
-    """The layout of a row vector of which each lane has the columns that it has of an atom."""
+    """The layout of a row vector of which each lane has the columns that it has of an atom, or of a row."""
     if tile.rows != 1 or tile.cols % ATOM_COLS or dtype_bytes(tile.dtype, where) != REGISTER_BYTES:
         raise UserError(
             f"register tile {tile.name} of {tile.rows} x {tile.cols} {tile.dtype} cannot be spread by columns",
             where=where,
             hint=f"it is a row vector of a 32-bit type with a multiple of {ATOM_COLS} columns",
         )
-    if architecture == "sm_100":
-        raise UserError(f"register tile {tile.name} is spread by columns; sm_100 has no such atoms", where=where)
     warps = tile.warp_grid[0] * tile.warp_grid[1]
-    registers = tile.cols // ATOM_COLS * ATOM_LANE_COLS
-    return WarpLayout(tile=tile, kind="columns", warps=warps, rows=1, cols=tile.cols, bands=1, band_registers=registers)
+    kind: Kind = "vector" if architecture == "sm_100" else "columns"
+    registers = tile.cols if kind == "vector" else tile.cols // ATOM_COLS * ATOM_LANE_COLS
+    return WarpLayout(tile=tile, kind=kind, warps=warps, rows=1, cols=tile.cols, bands=1, band_registers=registers)
 
 
 def _second_operand(tile: RegisterTile, where: SourceLocation | None) -> WarpLayout:

@@ -20,6 +20,9 @@ from heddle.kernels.attention.sm80_fa2_bwd_config import bwd_config, bwd_work_it
 from heddle.kernels.attention.sm90_backward import attention_bwd_fa3
 from heddle.kernels.attention.sm90_backward_config import check_fa3_backward, fa3_backward_config
 from heddle.kernels.attention.sm90_backward_items import backward_items
+from heddle.kernels.attention.sm100_backward import attention_bwd_fa4
+from heddle.kernels.attention.sm100_backward_config import backward_items as fa4_backward_items
+from heddle.kernels.attention.sm100_backward_config import check_fa4_backward, fa4_backward_config
 from heddle.lang import KernelFunction
 from heddle.machine.spec import Machine
 
@@ -43,7 +46,10 @@ FA3_BACKWARD = BackwardImplementation(
 FA2_BACKWARD = BackwardImplementation(
     config=bwd_config, check=check_bwd, items=bwd_work_items, kernel=attention_bwd_fa2
 )
-BACKWARD: Mapping[str, BackwardImplementation] = {"sm_80": FA2_BACKWARD, "sm_90": FA3_BACKWARD}
+FA4_BACKWARD = BackwardImplementation(
+    config=fa4_backward_config, check=check_fa4_backward, items=fa4_backward_items, kernel=attention_bwd_fa4
+)
+BACKWARD: Mapping[str, BackwardImplementation] = {"sm_80": FA2_BACKWARD, "sm_90": FA3_BACKWARD, "sm_100": FA4_BACKWARD}
 """The main kernel of the backward pass, by architecture."""
 
 TILE = (

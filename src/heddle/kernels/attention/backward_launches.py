@@ -76,6 +76,7 @@ def fa3_launches(params: Mapping[str, Any]) -> tuple[BackwardStep, ...]:
 LAUNCHES: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {
     "sm_80": fa2_launches,
     "sm_90": fa3_launches,
+    "sm_100": fa3_launches,
 }
 """The launches of the backward pass for attention's checked parameters, by architecture; one not listed has none."""
 FORWARD_WITH_LSE = {"sm_80": "attention_lse"}

@@ -246,7 +246,8 @@ def source_registers(writer: RoleWriter, op: Elementwise, index: int, same_size:
     """Registers of a source in the order of the destination's: a column part, or one column broadcast."""
     name = op.sources[index]
     layout, target = writer.layout(name), writer.layout(op.dst)
-    if layout.kind == "rows" and layout.tile.rows == 1 and target.tile.rows > 1 and layout.cols > 1:
+    row_vector = layout.kind == "vector" or (layout.kind == "rows" and layout.tile.rows == 1 and layout.cols > 1)
+    if row_vector and target.tile.rows > 1:
         part = part_registers(writer, name, op.source_cols[index] if op.source_cols else 0, op.dst_cols or target.cols)
         return part * target.bands
     if layout.kind == "columns":

@@ -56,19 +56,20 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[int, int, int]:
     tmem_tile(writer, op.acc.tile)
     k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
     cols = op.columns * op.ctas
-    if op.a.rows not in ROWS or cols > MAX_COLS or cols % 16:
+    rows, depth = (op.a.cols, op.a.rows) if op.a_transposed else (op.a.rows, op.a.cols)
+    if rows not in ROWS or cols > MAX_COLS or cols % 16:
         raise UserError(
-            f"tcgen05.mma of {op.a.rows} rows a CTA and n = {cols}: "
+            f"tcgen05.mma of {rows} rows a CTA and n = {cols}: "
             f"rows must be 64 or 128, n a multiple of 16 up to {MAX_COLS}",
             where=writer.where,
         )
-    if (op.acc.rows, op.acc.cols) != (op.a.rows, cols) or op.a.cols != op.depth or op.depth % k:
+    if (op.acc.rows, op.acc.cols) != (rows, cols) or depth != op.depth or op.depth % k:
         raise UserError(
-            f"mma of a {op.a.rows} x {op.a.cols} and b {op.columns} x {op.depth} ({op.ctas} CTAs) into "
+            f"mma of a {rows} x {depth} and b {op.columns} x {op.depth} ({op.ctas} CTAs) into "
             f"{op.acc.rows} x {op.acc.cols}: needs a [m, k], b [n / CTAs, k], k a multiple of {k}",
             where=writer.where,
         )
-    return op.a.rows * op.ctas, cols, k
+    return rows * op.ctas, cols, k
 
 
 def tmem_tile(writer: RoleWriter, name: str) -> TensorMemoryTile:
@@ -100,12 +101,16 @@ def _effect(writer: RoleWriter, op: Mma, acc: TmemRef, a: SharedRef | TmemRef, s
         mode["ctas"] = op.ctas
     if op.b_transposed:
         mode["transposed"] = 1
+    if op.a_transposed:
+        mode["a_transposed"] = 1
     operand = writer.shared_access(a) if isinstance(a, SharedRef) else writer.tmem_access(a)
-    reads = [_k_slice(operand, step, k), b_access(writer, op, step, k)]
+    reads = [_k_slice(operand, step, k, op.a_transposed), b_access(writer, op, step, k)]
     return writer.effect("mma", reads, [writer.tmem_access(acc)], **mode)
 
 
-def _k_slice(access: Access, step: int, k: int) -> Access:
+def _k_slice(access: Access, step: int, k: int, transposed: bool) -> Access:
+    if transposed:  # through the descriptor: rows of the box lie along the sum
+        return replace(access, row=access.row + step * k, rows=k)
     return replace(access, col=access.col + step * k, cols=k)
 
 

@@ -94,7 +94,8 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
     base = shared_base(writer, op.src)
     loads: list[int] = []
     for group in _vectors(writer.tile_registers(op.dst), _width(layout, dtype_bytes(tile.dtype))):
-        writer.emit("LDS", group, (base,), bytes=LANES * REGISTER_BYTES * group.count)
+        lanes = 1 if layout.kind == "vector" else LANES  # all lanes read the same words: one broadcast
+        writer.emit("LDS", group, (base,), bytes=lanes * REGISTER_BYTES * group.count)
         loads.append(len(writer.code) - 1)
     _band_effects(writer, loads, "copy", op.dst, 0, writer.shared_access(op.src), "read")
 
@@ -193,7 +194,7 @@ def _width(layout: WarpLayout, element_bytes: int) -> int:
         return 1
     return (
         VECTOR_REGISTERS
-        if layout.kind in ("lane", "rows", "second") or layout.passing
+        if layout.kind in ("lane", "rows", "vector", "second") or layout.passing
         else max(1, 2 * element_bytes // REGISTER_BYTES)
     )
 
