@@ -1,4 +1,4 @@
-"""Mutants of a compiled program of mode fiber: one hold, consume, wait or arrival less, or two accesses exchanged.
+"""Mutants of a compiled program of mode fiber: one hold, consume, wait, meeting or arrival less, or two exchanged.
 
 A mutant is killed if the verifier of channels rejects it, or if a run shows it: it does not end, a hazard is reported,
 numbers are wrong, or a datum is left over.
@@ -17,6 +17,14 @@ from heddle.machine import Machine
 from heddle.passes.verify_channels import VerifyChannels
 
 Mutant = tuple[str, WarpProgram]
+MEETINGS = (
+    Unit.MBARRIER_WAIT,
+    Unit.MBARRIER_ARRIVE,
+    Unit.BARRIER_SYNC,
+    Unit.BARRIER_ARRIVE,
+    Unit.GROUP_WAIT,
+)
+"""What orders wefts beside bits: barriers, and waits for copies."""
 
 
 def mutants(program: WarpProgram) -> Iterator[Mutant]:
@@ -29,7 +37,7 @@ def mutants(program: WarpProgram) -> Iterator[Mutant]:
             if pc + 3 < len(rows) and rows[pc + 2].bind is not None and _token(program, pc + 1, pc + 3):
                 order = (*range(pc), pc + 2, pc + 3, pc, pc + 1, *range(pc + 4, len(rows)))
                 yield f"{_at(program, pc)}: exchanged with the next", _with(program, tuple(rows[i] for i in order))
-        elif unit in (Unit.MBARRIER_WAIT, Unit.MBARRIER_ARRIVE):
+        elif unit in MEETINGS:
             yield f"{_at(program, pc)}: no {row.op}", _replaced(program, pc, _nothing(row))
 
 

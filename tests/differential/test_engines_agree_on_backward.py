@@ -1,4 +1,7 @@
-"""Do both engines agree on every count of the backward pass, where words or bulk copies are added to memory?"""
+"""Do both engines agree on every count of the backward pass, where words or bulk copies are added to memory?
+
+The FIBER-native kernel of A100 is of the same registry entry.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from typing import Any
 import pytest
 
 from agreement import differences
+from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_text import parse_program, print_program
 from heddle.ir.warp_verify import verify
-from heddle.machine import machine
+from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
+from heddle.machine import Machine, machine
+from heddle.passes import compile_program
 from heddle.pipeline import compile_kernel
 from heddle.sim import simulate
 from heddle.sim.reference import simulate_reference
@@ -30,10 +36,30 @@ CASES: list[Any] = [
 ]
 
 
+FIBER: list[Any] = [
+    {"batch": 1, "heads_q": 1, "seqlen_q": 70, "seqlen_kv": 64},
+    pytest.param(
+        {"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 200, "seqlen_kv": 257, "causal": 1, "head_dim": 64},
+        marks=pytest.mark.slow,
+    ),
+    pytest.param({"batch": 2, "heads_q": 2, "seqlen_q": 256, "seqlen_kv": 128}, marks=pytest.mark.slow),
+]
+
+
 @pytest.mark.parametrize(("gpu", "case"), CASES, ids=str)
 def test_engines_agree(gpu: str, case: dict[str, Any]) -> None:
     small = dataclasses.replace(machine(gpu), sms=2)
-    program = compile_kernel("attention_bwd", small, case)
+    agree(compile_kernel("attention_bwd", small, case), small)
+
+
+@pytest.mark.parametrize("case", FIBER, ids=str)
+def test_engines_agree_on_the_fiber_native_kernel(case: dict[str, Any]) -> None:
+    small = dataclasses.replace(machine("a100+fiber"), sms=2)
+    tiles = ATTENTION_BWD.build(small, case, mode="fiber")
+    agree(compile_program(tiles, small), small)
+
+
+def agree(program: WarpProgram, small: Machine) -> None:
     verify(program, small)
     assert parse_program(print_program(program)) == program
     options: dict[str, Any] = {"mode": "chip", "l2_state": "cold"}

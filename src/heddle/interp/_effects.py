@@ -107,6 +107,7 @@ class Effects:
 
     def _reduce(self, doing: Doing) -> None:
         values = self._source(doing)
+        values = values.T if doing.effect.params.get("transposed", 0) else values
         self._write(doing, doing.effect.writes[0], doing.warp.cta, values, mode="reduce")
 
     def _fill(self, doing: Doing) -> None:

@@ -123,12 +123,16 @@ class LoadGlobal(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreGlobal(Op):
-    """Register tile -> global, by plain stores or atomic adds; from column `src_col` of the register tile on."""
+    """Register tile -> global, by plain stores or atomic adds; from column `src_col` of the register tile on.
+
+    `transposed`: dst = src.T, of matrix fragments with 32-bit elements, each of which has an address of its own.
+    """
 
     dst: GlobalRef
     src: str
     reduce: bool = False
     src_col: int = 0
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +319,8 @@ class Mask(Op):
 class Mma(Op):
     """acc += a @ b.T with a [m, k] and b [n, k]; with `b_transposed`, b is [k, n] and acc += a @ b.
 
-    `a_transposed` (not mode fiber): a, in shared memory and of 16 bits, is [k, m].
+    `a_transposed`: a, of 16 bits, is [k, m]. It lies in shared memory (not mode fiber), or in the pool, divided along
+    its columns among the wefts that multiply (mode fiber on sm_80).
 
     `plus` (mode fiber): acc = plus + a @ b.T. The chain accumulates in `plus`, and its last step writes acc; with
     `accumulate` False it begins from nothing and `plus` only holds what it adds up.

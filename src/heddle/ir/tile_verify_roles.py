@@ -53,9 +53,16 @@ def verify_architecture(program: tile.TileProgram) -> None:
 
 
 def _transposable(program: tile.TileProgram, op: tile.Mma) -> None:
-    """ldmatrix, wgmma and tcgen05.mma read a first operand in shared memory across its rows; no weft's product does."""
-    if program.mode == "fiber":
-        raise UserError("a transposed first operand is for today's kernels, not for mode fiber", where=op.where)
+    """ldmatrix, wgmma and tcgen05.mma read shared memory across its rows; wefts take what ldmatrix has turned."""
+    if program.mode != "fiber":
+        return
+    turned = {pool.name for pool in program.pool if pool.read_by == "own" and pool.warp_grid == (1, GROUP_WARPS)}
+    if program.architecture != "sm_80" or op.a not in turned:
+        raise UserError(
+            "a transposed first operand of mode fiber is a pool tensor of sm_80 that is divided along its columns",
+            where=op.where,
+            hint=f"declare it with k.pool(..., wefts=(1, {GROUP_WARPS})) and load it from shared memory",
+        )
 
 
 def _cluster_sizes(op: tile.Op) -> tuple[int, ...]:

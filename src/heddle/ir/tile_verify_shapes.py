@@ -237,7 +237,8 @@ def _store(op: tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory, til
     stored_rows, stored_cols = op.dst.rows, op.dst.cols
     if isinstance(op, tile.StoreShared):
         _store_form(op, tiles)
-        stored_rows, stored_cols = (stored_cols, stored_rows) if op.transposed else (stored_rows, stored_cols)
+    if not isinstance(op, tile.StoreTensorMemory) and op.transposed:
+        stored_rows, stored_cols = stored_cols, stored_rows
     if stored_rows != rows or op.src_col < 0 or op.src_col + stored_cols > cols:
         raise UserError(
             f"{stored_rows} x {stored_cols} from column {op.src_col} on does not lie inside {op.src!r} "
@@ -289,7 +290,8 @@ def _mma(op: tile.Mma, tiles: _Tiles) -> None:
         raise UserError(f"a product of {types[0]} and {types[1]}; both operands have one type", where=op.where)
     if op.b_transposed and dtype_bytes(types[1]) != TRANSPOSABLE_BYTES:
         raise UserError(f"a transposed second operand must be of a 16-bit type, this one is {types[1]}", where=op.where)
-    if op.a_transposed and (dtype_bytes(types[0]) != TRANSPOSABLE_BYTES or not isinstance(op.a, tile.SharedRef)):
+    in_place = isinstance(op.a, tile.SharedRef) or op.a in {pool.name for pool in tiles.pool}
+    if op.a_transposed and (dtype_bytes(types[0]) != TRANSPOSABLE_BYTES or not in_place):
         raise UserError(
             f"a transposed first operand lies in shared memory and is of a 16-bit type, this one is {types[0]}",
             where=op.where,

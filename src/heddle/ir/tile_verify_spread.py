@@ -64,17 +64,17 @@ def _lanes(program: tile.TileProgram) -> None:
 
 
 def _column_vectors(program: tile.TileProgram) -> None:
-    """A vector spread by columns is loaded from shared memory, and a source of elementwise operations on fragments."""
+    """A vector spread by columns is loaded, and a source of elementwise operations on fragments."""
     vectors = {register.name for register in program.registers if register.spread == "columns"}
     for op, _ in walk(program) if vectors else ():
         wrong = vectors & {*register_reads(op), *register_writes(op)}
         if isinstance(op, tile.Elementwise):
             wrong &= {op.dst}
-        if wrong and not isinstance(op, tile.LoadShared):
+        if wrong and not isinstance(op, tile.LoadShared | tile.LoadGlobal):
             raise UserError(
                 f"register tile {min(wrong)!r} is spread by columns; {type(op).__name__} does not take it",
                 where=op.where,
-                hint="such a vector is loaded from shared memory, and a source of elementwise operations",
+                hint="such a vector is loaded, and a source of elementwise operations",
             )
 
 

@@ -24,7 +24,7 @@ TOKEN_SHAPES = {"sm_80": (64, 8, "fp8_e4m3"), "sm_90": (64, 8, "fp8_e4m3"), "sm_
 
 
 DIVISIONS = ((SUBPARTITIONS, 1), (1, SUBPARTITIONS), (2, 1), (1, 2), (1, 1))
-"""Wefts along rows and columns that a pool tensor may be divided among; all but the first where all read it."""
+"""Wefts along rows and columns that a pool tensor may be divided among; all but the first two where all read it."""
 
 
 class Builder(FiberOps):
@@ -132,20 +132,20 @@ class Builder(FiberOps):
 
         Quarter q of its rows lies in subpartition q, where weft q of the role that produces it writes it. `read_by`:
         each weft of the role that reads it reads its own quarter; or "all": wefts read any quarter, up to one weft in
-        each subpartition, of one role or several, as second operand of products or as `t[i].quarter(q)`. Such a tensor
-        may be divided otherwise: `wefts` = (1, 4) along its columns, (2, 1) or (1, 2) among two wefts; (1, 1) lies with
-        one weft, and may also be the first operand of the products of another. Its parts lie where the wefts of the
-        role that writes it run.
+        each subpartition, of one role or several, as second operand of products or as `t[i].quarter(q)`. `wefts` =
+        (1, 4) divides along columns; such a tensor of their own wefts take as transposed first operand (sm_80). What
+        all read may also be divided among two wefts, (2, 1) or (1, 2); (1, 1) lies with one weft, and may be the first
+        operand of the products of another. Its parts lie where the wefts of the role that writes it run.
         """
         self._new(name, shape, dtype, stages)
         if read_by not in ("own", "all"):
             raise unknown_name("reader", read_by, ("own", "all"), caller())
-        if wefts not in (DIVISIONS if read_by == "all" else DIVISIONS[:1]):
+        if wefts not in (DIVISIONS if read_by == "all" else DIVISIONS[:2]):
             raise UserError(
                 f"pool tensor {name!r} is divided among {wefts[0]} x {wefts[1]} wefts",
                 where=caller(),
-                hint=f"wefts={DIVISIONS[0]}, or where all subpartitions read it "
-                f"{', '.join(map(str, DIVISIONS[1:]))}: as many as the role that writes it has",
+                hint=f"wefts={DIVISIONS[0]} or {DIVISIONS[1]}, or where all subpartitions read it "
+                f"{', '.join(map(str, DIVISIONS[2:]))}: as many as the role that writes it has",
             )
         handles = []
         for stage in range(stages):

@@ -275,8 +275,9 @@ class ComputeOps(DataOps):
         """Start acc += a @ b.T with a [m, k], b [n, k]; with `first=i` the iteration i = 0 overwrites acc.
 
         `transposed`: b is [k, n] and the product a @ b (16-bit types). `a_transposed`: a is a shared box [k, m] that
-        takes part as a.T (16-bit types, not mode fiber). `ctas` = 2 (sm_100): a pair of CTAs, each with its own rows of
-        a and acc, and half of the columns of the product in its b. `plus` (mode fiber): acc = plus + a @ b.T, where the
+        takes part as a.T (16-bit types), in mode fiber (sm_80) a pool tensor divided along its columns. `ctas` = 2
+        (sm_100): a pair of CTAs, each with its own rows of a and acc, and half of the columns of the product in its b.
+        `plus` (mode fiber): acc = plus + a @ b.T, where the
         sum grows in `plus` and only the last step writes acc: no partial sum is seen there; with `accumulate=False` acc
         = a @ b.T, and `plus` is where it grows. `start`: of a b that lies in several subpartitions, the part whose
         columns come first; wefts that start with different parts ask for different ports.

@@ -73,16 +73,19 @@ class DataOps(SyncOps):
         To tensor memory, `wait=False` leaves the wait to a later such store, which waits for all. To shared memory,
         `by_element` stores 16-bit elements one by one, as code does whose layout has no wider stores; `transposed`
         stores the transposed tile (sm_90 on); `thread_order` stores 32-bit elements in whatever order the threads have
-        them, without bank conflicts, for a bulk copy to memory that is kept in the same order.
+        them, without bank conflicts, for a bulk copy to memory that is kept in the same order. Matrix fragments go to
+        global memory `transposed`, too.
         """
         (name, col, rows, cols), where = register_operand(src, "the source"), caller()
         size = (cols, rows) if transposed else (rows, cols)
-        if (transposed or thread_order) and not isinstance(dst, SharedBox):
-            raise UserError("transposed and thread_order are for stores to shared memory", where=where)
+        if thread_order and not isinstance(dst, SharedBox):
+            raise UserError("thread_order is for stores to shared memory", where=where)
         if isinstance(dst, GlobalBox):
-            check_equal("the destination", dst.size or (rows, cols), (rows, cols))
-            ref = dst.reference(rows, cols)
-            self._emit(tile.StoreGlobal(dst=ref, src=name, reduce=reduce, src_col=col, where=where))
+            check_equal("the destination", dst.size or size, size)
+            ref = dst.reference(*size)
+            self._emit(
+                tile.StoreGlobal(dst=ref, src=name, reduce=reduce, src_col=col, transposed=transposed, where=where)
+            )
         elif isinstance(dst, SharedBox) and not reduce:
             check_equal("the destination", (dst.ref.rows, dst.ref.cols), size)
             self._emit(
@@ -96,7 +99,7 @@ class DataOps(SyncOps):
                     where=where,
                 )
             )
-        elif isinstance(dst, TensorMemoryBox) and not reduce:
+        elif isinstance(dst, TensorMemoryBox) and not (reduce or transposed):
             check_equal("the destination", (dst.ref.rows, dst.ref.cols), (rows, cols))
             self._emit(tile.StoreTensorMemory(dst=dst.ref, src=name, src_col=col, wait=wait, where=where))
         else:

@@ -21,7 +21,7 @@ PARAMETERS = (
 
 
 class BackwardKernel(Kernel[Config], ABC):
-    """A launch of a backward pass. There is no FIBER-native form of any."""
+    """A launch of a backward pass; without a FIBER-native form where a kernel does not name one."""
 
     parameters = PARAMETERS
     native: Mapping[str, Any] = {}

@@ -14,6 +14,7 @@ from heddle.kernels._parameters import TileParameter
 from heddle.kernels.attention.backward_base import BackwardKernel
 from heddle.kernels.attention.backward_fp32_reference import reference
 from heddle.kernels.attention.backward_shape import backward_flops
+from heddle.kernels.attention.native import NATIVE_BACKWARD
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm80_fa2_bwd import attention_bwd_fa2
 from heddle.kernels.attention.sm80_fa2_bwd_config import bwd_config, bwd_work_items, check_bwd
@@ -76,7 +77,7 @@ class AttentionBackward(BackwardKernel[Any]):
 
     name = "attention_bwd"
     summary = "gradients of attention, the main kernel: dK, dV and dQ in fp32, from Q, K, V, dO and row statistics"
-    tile = TILE
+    tile, native = TILE, NATIVE_BACKWARD
 
     def __init__(self, implementations: Mapping[str, BackwardImplementation]) -> None:
         self.implementations, self.architectures = implementations, tuple(implementations)

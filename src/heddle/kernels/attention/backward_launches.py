@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heddle.kernels._kernel import Kernel
@@ -73,11 +73,29 @@ def fa3_launches(params: Mapping[str, Any]) -> tuple[BackwardStep, ...]:
     return tuple(steps)
 
 
+def native80_launches(params: Mapping[str, Any]) -> tuple[BackwardStep, ...]:
+    """Return those of the FIBER-native kernel of A100: statistics to base 2, row by row, as FlashAttention 3 has them.
+
+    dK and dV of the heads of a group are added at the end, as by FlashAttention 2.
+    """
+    preprocess, main, *after = fa2_launches(params)
+    feeds = {name: f"preprocess.{name}" for name in ("LSE_log2", "dPsum")}
+    return (replace(preprocess, kernel=PREPROCESS_FA3), replace(main, feeds=feeds), *after)
+
+
 LAUNCHES: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {
     "sm_80": fa2_launches,
     "sm_90": fa3_launches,
     "sm_100": fa3_launches,
 }
 """The launches of the backward pass for attention's checked parameters, by architecture; one not listed has none."""
+IN_FIBER: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {"sm_80": native80_launches}
+"""Those of mode fiber, where they are others: what the FIBER-native main kernel reads and writes."""
 FORWARD_WITH_LSE = {"sm_80": "attention_lse"}
 """The forward kernel that writes LSE for the backward pass; without one LSE is an input of both passes."""
+
+
+def backward_launches(architecture: str, params: Mapping[str, Any], mode: str) -> tuple[BackwardStep, ...]:
+    """Return the launches for attention's checked parameters in a mode, of an architecture that `LAUNCHES` lists."""
+    found = IN_FIBER.get(architecture) if mode == "fiber" else None
+    return (found or LAUNCHES[architecture])(params)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from heddle.errors import UserError
 from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._parameters import Parameter
-from heddle.kernels.attention.backward_launches import FORWARD_WITH_LSE, LAUNCHES
+from heddle.kernels.attention.backward_launches import FORWARD_WITH_LSE, LAUNCHES, backward_launches
 from heddle.kernels.attention.gradients import gradients
 from heddle.kernels.attention.reference import packed
 from heddle.kernels.attention.shape import AttentionProblem
@@ -52,7 +52,7 @@ class AttentionPasses(Composite):
         if both and mode != "fiber" and machine.architecture in FORWARD_WITH_LSE:
             forward, made = FORWARD_WITH_LSE[machine.architecture], {**made, "LSE": "forward.LSE"}
         found = [Step("forward", forward, {**sizes, "direction": "fwd"})] if both else []
-        for step in LAUNCHES[machine.architecture](params):
+        for step in backward_launches(machine.architecture, params, mode):
             feeds = {tensor: made.get(source, source) for tensor, source in {**made, **step.feeds}.items()}
             known = {parameter.name for parameter in step.kernel.parameters} - {"direction"}
             own = {name: value for name, value in sizes.items() if name in known}
@@ -70,7 +70,7 @@ class AttentionPasses(Composite):
         inputs["Q_packed"] = packed(problem, inputs["Q"])
         wanted = {
             f"{step.name}.{tensor}": expected[gradient]
-            for step in LAUNCHES[machine.architecture](params)
+            for step in backward_launches(machine.architecture, params, mode)
             for tensor, gradient in step.gradients.items()
         }
         return inputs, wanted

@@ -31,6 +31,8 @@ from heddle.passes.select.fiber_hmma import (
 from heddle.passes.select.writer import RoleWriter
 
 MAX_COLUMNS = 256
+HOMES = (GROUP_WEFTS, GROUP_WEFTS // 2)
+"""Subpartitions among which the B of a weft-level product may be divided."""
 
 
 def is_weft_level(program: TileProgram, op: Mma) -> bool:
@@ -38,7 +40,7 @@ def is_weft_level(program: TileProgram, op: Mma) -> bool:
     if not isinstance(op.b, PoolRef):
         return False
     tile = next(tile for tile in program.pool if tile.name == op.b.tile)
-    return math.prod(tile.warp_grid) == GROUP_WEFTS and op.b_transposed != along_columns(tile)
+    return math.prod(tile.warp_grid) in HOMES and op.b_transposed != along_columns(tile)
 
 
 def whole_rows(writer: RoleWriter) -> frozenset[str]:
@@ -77,7 +79,7 @@ def _emit(writer: RoleWriter, op: Mma, acc: WarpLayout, b: WarpLayout, step: int
     writer.emit(
         "WMMA",
         target,
-        (operand_atom(writer, op.a, row, step), _second(writer, op, b, step), *added),
+        (_first(writer, op, row, step), _second(writer, op, b, step), *added),
         accumulates=not added,
         shape=(ATOM, op.columns, ATOM),
         form="rr",
@@ -85,6 +87,12 @@ def _emit(writer: RoleWriter, op: Mma, acc: WarpLayout, b: WarpLayout, step: int
         group=True,
         effect=_effect(writer, op, b, step, row, chained),
     )
+
+
+def _first(writer: RoleWriter, op: Mma, row: int, step: int) -> Operand:
+    """The atom of A; ldmatrix has turned a tensor that takes part transposed, atom by atom."""
+    assert isinstance(op.a, str)
+    return operand_atom(writer, op.a, *((step, row) if op.a_transposed else (row, step)))
 
 
 def _sum(writer: RoleWriter, op: Mma, acc: WarpLayout, row: int, chain: bool) -> Operand:
@@ -118,12 +126,17 @@ def _effect(writer: RoleWriter, op: Mma, b: WarpLayout, step: int, row: int, cha
     grown = replace(total, object=fiber_hmma.chain_object(writer, op)) if chained else total
     reads = [*_operands(writer, op, b, step, row), *([grown] if last and chained and not fresh else [])]
     params = {"accumulate": 0 if fresh else 1} | ({"transposed": 1} if op.b_transposed else {})
+    params |= {"a_transposed": 1} if op.a_transposed else {}
     return writer.effect("mma", reads, [total if last else grown], **params)
 
 
 def _operands(writer: RoleWriter, op: Mma, b: WarpLayout, step: int, row: int) -> Iterator[Access]:
     assert isinstance(op.a, str)
-    yield replace(fiber_hmma.rows_of(writer, op.a, row), col=step * ATOM, cols=ATOM)
+    if op.a_transposed:
+        band = writer.tile_band(op.a, 0)
+        yield replace(band, row=step * ATOM, rows=ATOM, col=band.col + row * ATOM, cols=ATOM)
+    else:
+        yield replace(fiber_hmma.rows_of(writer, op.a, row), col=step * ATOM, cols=ATOM)
     name = writer.tile_object(b.tile.name)
     if op.b_transposed:
         yield Access(object=name, row=step * ATOM, col=0, rows=ATOM, cols=op.columns)

@@ -10,7 +10,7 @@ from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import GlobalRef, LoadGlobal, LoadShared, SharedRef, StoreGlobal, StoreShared
 from heddle.ir.warp import Access, StreamRef
 from heddle.passes.draft import Operand, Value, whole
-from heddle.passes.layout_to_warps import WarpLayout
+from heddle.passes.layout_to_warps import ATOM_COLS, ATOM_LANE_COLS, WarpLayout
 from heddle.passes.select.elementwise import convert, part_registers, sharing_lanes
 from heddle.passes.select.writer import RoleWriter
 
@@ -51,7 +51,7 @@ def lower_store_shared(writer: RoleWriter, op: StoreShared) -> None:
         )
         stores.append(len(writer.code) - 1)
     if op.transposed:
-        _turned_effects(writer, stores, op)
+        _turned_effects(writer, stores, "copy", op.src, op.src_col, writer.shared_access(op.dst))
         return
     _band_effects(writer, stores, "copy", op.src, op.src_col, writer.shared_access(op.dst), "write")
 
@@ -103,12 +103,15 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
 def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
     """Convert and store each register pair (a fragment) or four registers (a row a lane), or add atomically."""
     layout = writer.layout(op.src)
-    _check_part(writer, op.src, op.src_col, op.dst.rows, op.dst.cols)
+    rows, cols = (op.dst.cols, op.dst.rows) if op.transposed else (op.dst.rows, op.dst.cols)
+    _check_part(writer, op.src, op.src_col, rows, cols)
     tensor = writer.tables.tensor(op.dst.tensor, writer.where)
     size = dtype_bytes(tensor.dtype)
-    registers = part_registers(writer, op.src, op.src_col, op.dst.cols)
+    registers = part_registers(writer, op.src, op.src_col, cols)
     width = _width(layout, size)
-    if op.reduce and writer.program.architecture == "sm_80":
+    if op.transposed:
+        _check_turned(writer, op, layout, size)
+    if op.transposed or (op.reduce and writer.program.architecture == "sm_80"):
         width = 1  # vector reductions exist from sm_90 on (PTX ISA, red)
     source_bytes = dtype_bytes(layout.tile.dtype)
     count = -(-len(registers) * size // (width * max(source_bytes, size)))
@@ -126,7 +129,22 @@ def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
             bytes=_access_bytes(layout, group),
         )
         stores.append(len(writer.code) - 1)
-    _band_effects(writer, stores, direction, op.src, op.src_col, writer.global_access(op.dst), "write")
+    memory = writer.global_access(op.dst)
+    if op.transposed:
+        _turned_effects(writer, stores, direction, op.src, op.src_col, memory)
+        return
+    _band_effects(writer, stores, direction, op.src, op.src_col, memory, "write")
+
+
+def _check_turned(writer: RoleWriter, op: StoreGlobal, layout: WarpLayout, element_bytes: int) -> None:
+    """Only 32-bit elements of fragments have addresses of their own: a sector holds eight rows of a column."""
+    source_bytes = dtype_bytes(layout.tile.dtype)
+    if layout.kind not in ("fragment", "group") or element_bytes != REGISTER_BYTES or source_bytes != REGISTER_BYTES:
+        raise UserError(
+            f"a transposed store to global memory is of matrix fragments of 32-bit elements; {op.src} is "
+            f"{layout.tile.dtype}, layout {layout.kind}",
+            where=writer.where,
+        )
 
 
 def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
@@ -151,6 +169,8 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
         _lane_effects(writer, loads, sizes, op.dst, memory)
     elif layout.kind == "rows" and layout.cols > 1:
         _block_effects(writer, loads, sizes, op.dst, memory)
+    elif layout.kind == "columns":
+        _vector_effects(writer, loads, sizes, op.dst, memory)
     else:
         _band_effects(writer, loads, "copy_async", op.dst, 0, memory, "read")
 
@@ -183,7 +203,12 @@ def _check_part(writer: RoleWriter, name: str, first_col: int, rows: int, cols: 
 
 
 def _access_bytes(layout: WarpLayout, group: Operand) -> int:
-    """Bytes that a warp's access moves: a column has one element for the lanes that share a row."""
+    """Bytes that a warp's access moves: a column has one element for the lanes that share a row.
+
+    Of a vector beside fragments the lanes of one row of an atom have all; the others have copies.
+    """
+    if layout.kind == "columns":
+        return ATOM_COLS // ATOM_LANE_COLS * REGISTER_BYTES * group.count
     lanes = LANES if layout.cols > 1 else LANES // sharing_lanes(layout)
     return lanes * REGISTER_BYTES * group.count
 
@@ -309,13 +334,26 @@ def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], t
         _load_effect(writer, position, memory, replace(place, col=col, cols=block_cols))
 
 
-def _turned_effects(writer: RoleWriter, positions: list[int], op: StoreShared) -> None:
+def _vector_effects(writer: RoleWriter, positions: list[int], sizes: list[int], tile: str, memory: Access) -> None:
+    """One effect a load of a vector beside fragments: a lane has two of the eight columns of an atom."""
+    place, col = writer.tile_band(tile, 0), 0
+    for position, size in zip(positions, sizes, strict=True):
+        cols = size // ATOM_LANE_COLS * ATOM_COLS
+        _load_effect(writer, position, memory, replace(place, col=col, cols=cols))
+        col += cols
+
+
+def _turned_effects(
+    writer: RoleWriter, positions: list[int], kind: str, tile: str, first_col: int, memory: Access
+) -> None:
     """One effect a band of a transposed store, whose rows are columns of the box."""
-    layout, memory = writer.layout(op.src), writer.shared_access(op.dst)
+    layout = writer.layout(tile)
     if layout.tile.warp_grid[1] > 1:
-        raise UserError(f"a transposed store takes tiles whose warps lie along rows; {op.src} has not", where=op.where)
+        raise UserError(
+            f"a transposed store takes tiles whose warps lie along rows; {tile} has not", where=writer.where
+        )
     for band in range(layout.bands):
-        register = replace(writer.tile_band(op.src, band), col=op.src_col, cols=memory.rows)
+        register = replace(writer.tile_band(tile, band), col=first_col, cols=memory.rows)
         box = replace(
             memory,
             col=memory.col + register.row,
@@ -324,7 +362,7 @@ def _turned_effects(writer: RoleWriter, positions: list[int], op: StoreShared) -
             rank_cols=layout.warps,
         )
         position = positions[(band + 1) * len(positions) // layout.bands - 1]
-        effect = writer.effect("copy", [register], [box], transposed=1)
+        effect = writer.effect(kind, [register], [box], transposed=1)
         draft = writer.code[position]
         writer.code[position] = replace(draft, row=replace(draft.row, effect=effect))
 
