@@ -150,6 +150,11 @@ def _check_turned(writer: RoleWriter, op: StoreGlobal, layout: WarpLayout, eleme
 def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
     """LDG of register pairs (fragments hold two neighbours) or four registers (a row a lane, whole rows a warp)."""
     layout = writer.layout(op.dst)
+    if layout.kind == "vector":
+        raise UserError(
+            f"{op.dst} is a vector of which each lane has all columns; it is loaded from shared memory",
+            where=writer.where,
+        )
     stream = writer.tables.stream(op.src, "load", writer.level(op.src.loop), writer.where)
     pointer = _pointer(writer, op.src)
     groups = _vectors(writer.tile_registers(op.dst), _width(layout, dtype_bytes(layout.tile.dtype)))
