@@ -26,19 +26,22 @@ class NativeKernel(Generic[Problem, Config]):
     `candidates(problem, machine)`: configurations worth trying, never none; raises UserError with the rule where the
     kernel cannot run the problem. `build(problem, config, machine, params)`: the tile program, of mode fiber, with
     these `params`; raises UserError where the configuration breaks a rule. `tile`: its fields, for people. `needs`:
-    features of the machine without which it cannot run; `instead`: kernels for machines that lack some of them, the
-    ones that need most first.
+    features of the machine without which it cannot run; `across`: its wefts read registers of other subpartitions;
+    `instead`: kernels for machines that lack some of them, the ones that need most first.
     """
 
     candidates: Callable[[Problem, Machine], Sequence[Config]]
     build: Callable[[Problem, Config, Machine, ProgramParams], TileProgram]
     tile: tuple[TileParameter, ...]
     needs: tuple[str, ...] = ("dynamic_parallelism", "fine_scheduling")
+    across: bool = False
     instead: tuple[NativeKernel[Any, Any], ...] = ()
 
     def lacks(self, machine: Machine) -> list[str]:
         """Return the features that the kernel needs and the machine has not."""
-        return [feature for feature in self.needs if not getattr(machine, feature)]
+        missing = [feature for feature in self.needs if not getattr(machine, feature)]
+        scope = ["registers shared by the whole SM"] if self.across and machine.sharing_scope != "sm" else []
+        return missing or scope
 
 
 NativeKernels = Mapping[str, NativeKernel[Any, Any]]

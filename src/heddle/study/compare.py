@@ -54,15 +54,15 @@ def compare(
     values = dict(texts or {})
     _refuse_pins(kernel, values)
     today = request(kernel, machine, clock_mhz=clock_mhz, l2_state=l2_state, simulation="representative", texts=values)
-    baseline, base = _baseline(today, progress)
+    baseline, base = baseline_of(today, progress)
     at = dataclasses.replace(base, clock_mhz=baseline["clock_mhz"], clock_source="that of the baseline")
-    parts = [*_controls(at), _fiber("fiber", at, machine, values)]
+    parts = [*_controls(at), native_part("fiber", at, machine, values)]
     if ablate:
-        parts += [_fiber(step.name, at, step.machine(machine), values) for step in STEPS]
+        parts += [native_part(step.name, at, step.machine(machine), values) for step in STEPS]
     oracle |= ablate and machine.architecture == idealised.ARCHITECTURE
     if oracle:
         parts += [Part(name, asked) for name, asked in idealised.questions(at).items()]
-    results, absent = _answers(parts, jobs, progress)
+    results, absent = answers_of(parts, jobs, progress)
     _fastest_control(results, absent)
     row = _comparison(at, baseline, results, absent, ablate)
     if oracle:
@@ -84,7 +84,7 @@ def _refuse_pins(kernel: str, values: Mapping[str, Any]) -> None:
             raise unknown_name(f"parameter of {kernel}", name, names)
 
 
-def _baseline(base: Request, progress: Progress | None) -> tuple[Row, Request]:
+def baseline_of(base: Request, progress: Progress | None) -> tuple[Row, Request]:
     """Return today's result, and its question in the mode in which all are asked: modes are off by different amounts.
 
     What moves data only is limited by what the whole chip shares, and takes the mode that `heddle run` would take.
@@ -120,7 +120,7 @@ def _fastest_control(results: dict[str, Row], absent: dict[str, str]) -> None:
         absent[CONTROL] = reasons[0]
 
 
-def _fiber(name: str, at: Request, machine: Machine, values: Mapping[str, Any]) -> Part:
+def native_part(name: str, at: Request, machine: Machine, values: Mapping[str, Any]) -> Part:
     """The FIBER-native kernel on a machine with some of the features."""
     try:
         asked = request(
@@ -160,7 +160,7 @@ def write_timeline(row: Row, gpu: str | Machine, path: str) -> int:
     return runs.write_timeline(asked, row[name], path)
 
 
-def _answers(
+def answers_of(
     parts: Sequence[Part], jobs: int | None, progress: Progress | None
 ) -> tuple[dict[str, Row], dict[str, str]]:
     """Run what is not stored; return results by name, and why the others are absent."""

@@ -70,9 +70,9 @@ def _asked(asked: Request, step: Step, name: str, count: int) -> Iterator[Questi
     """Ask for one step in the mode of the sequence, or as today where it has no FIBER-native kernel."""
     mode, machine, note = asked.mode, asked.machine, ""
     inner = composite_of(step.kernel, step.params)
-    if mode == "fiber" and inner is None and machine.architecture not in find_kernel(step.kernel).native:
+    if mode == "fiber" and inner is None and (lack := _lack(step.kernel, machine)):
         mode, machine = "simt", asked.plain or machine
-        note = f"step {name} has no FIBER-native kernel ({step.kernel}): it runs as today"
+        note = f"step {name} has no {lack} ({step.kernel}): it runs as today"
     fresh = request(step.kernel, machine, mode=mode, texts={**step.params, **step_pins(asked.pins, step.name)})
     here = dataclasses.replace(
         fresh, clock_mhz=asked.clock_mhz, clock_source=asked.clock_source, rested=asked.rested, library=asked.library,
@@ -83,6 +83,16 @@ def _asked(asked: Request, step: Step, name: str, count: int) -> Iterator[Questi
         yield from _questions(here, f"{name}.", count)
     else:
         yield Question(name, here, count, note)
+
+
+def _lack(kernel: str, machine: Machine) -> str:
+    """Say which FIBER-native kernel there is none of for a machine with some of the features, empty if there is one."""
+    native = find_kernel(kernel).native.get(machine.architecture)
+    if native is None:
+        return "FIBER-native kernel"
+    if all(found.lacks(machine) for found in (native, *native.instead)):
+        return f"FIBER-native kernel without {' and '.join(native.lacks(machine))}"
+    return ""
 
 
 def step_pins(pins: Mapping[str, Any], step: str) -> dict[str, Any]:

@@ -95,6 +95,13 @@ def _at_the_papers_size(params: Mapping[str, Any]) -> bool:
     return sizes == {setting["seqlen"]} and params["head_dim"] == setting["head_dim"]
 
 
+def ablation_figures(kernel: str, architecture: str, params: Mapping[str, Any]) -> Figure:
+    """Return what the paper says of the parts of a workload's gain, by feature, and `where`; empty if nothing."""
+    family, name = _entry(kernel, params)
+    found: Figure = figures()["ablation"].get(family, {}).get(name, {}).get(architecture, {})
+    return dict(found)
+
+
 def oracle_speedup(architecture: str, names: Sequence[str]) -> float | None:
     """Return the paper's speed-up of one oracle on FlashAttention 3; it has none of several together."""
     found = figures()["oracle"].get(architecture, {}) if len(names) == 1 else {}

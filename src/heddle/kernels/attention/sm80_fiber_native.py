@@ -88,5 +88,5 @@ def _check_config(problem: AttentionProblem, config: Fiber80Config, machine: Mac
         raise UserError(f"pace must be 1 to {MOST_PACE} cycles, got {config.pace}")
 
 
-SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE)
+SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True)
 """The FIBER-native attention of A100."""

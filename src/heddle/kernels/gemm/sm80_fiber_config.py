@@ -120,5 +120,5 @@ def _check_config(problem: GemmProblem, config: FiberGemm80Config, machine: Mach
         raise UserError(f"stages must be 2 to {most} for {config.label()}, as shared memory holds; got {config.stages}")
 
 
-SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE)
+SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True)
 """The FIBER-native GEMM of A100."""

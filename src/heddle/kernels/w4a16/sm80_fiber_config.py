@@ -80,5 +80,5 @@ TILE = (
 )
 """What the fields of a configuration may be, for people."""
 
-SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE)
+SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True)
 """The FIBER-native AWQ kernel of A100."""

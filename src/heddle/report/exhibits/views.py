@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from heddle.errors import UserError
-from heddle.report.exhibits import fig1, fig2b, scaling, table1
+from heddle.report.exhibits import fig1, fig2b, scaling, table1, utilization
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +32,7 @@ VIEWS = {
     "fig2b": View(fig2b.show, fig2b.draw),
     "table1": View(table1.show),
     "scaling": View(scaling.show, scaling.draw),
+    "utilization": View(utilization.show, utilization.draw),
 }
 
 

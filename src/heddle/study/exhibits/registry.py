@@ -11,9 +11,10 @@ from heddle.study.exhibits.fig1 import FIG1
 from heddle.study.exhibits.fig2b import FIG2B
 from heddle.study.exhibits.scaling import SCALING
 from heddle.study.exhibits.table1 import TABLE1
+from heddle.study.exhibits.utilization import UTILIZATION
 from heddle.study.pool import Progress
 
-EXHIBITS: dict[str, Exhibit] = {exhibit.name: exhibit for exhibit in (FIG1, FIG2B, TABLE1, SCALING)}
+EXHIBITS: dict[str, Exhibit] = {exhibit.name: exhibit for exhibit in (FIG1, FIG2B, TABLE1, SCALING, UTILIZATION)}
 """In the order of the paper."""
 
 

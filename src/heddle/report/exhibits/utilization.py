@@ -1,0 +1,95 @@
+"""The study of features over all workloads: a table of speed-ups, one of counters, and bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+
+from heddle.metrics.render import percent
+from heddle.report.exhibits._tables import table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = ("#1f5fa8", "#e08a1e", "#2f7f4f", "#8a6fb0")
+PIPES = ("tensor", "sfu", "fma", "alu")
+"""The compute pipelines of the table; the JSON has all."""
+STALLS = ("memory", "pipes and register ports", "products", "synchronisation")
+
+
+def show(answer: Mapping[str, Any]) -> RenderableType:
+    """Return the tables, and why a step has no result."""
+    rows = answer["rows"]
+    return Group(_gains(answer["title"], rows), _counters(rows), *_reasons(rows))
+
+
+def _gains(title: str, rows: list[Mapping[str, Any]]) -> RenderableType:
+    """Speed-ups over the baseline, and the parts of the gain."""
+    names = _steps(rows)
+    made = table(title, ["workload", "gpu", *names, "of the gain: DP", "FS", "RS", "the paper"], left=2)
+    for row in rows:
+        if "failed" in row:
+            made.add_row(row["workload"], row["gpu"], *[""] * (len(names) + 3), row["failed"])
+            continue
+        speedups = [f"{form['speedup']:.2f}x" if form["speedup"] else "-" for form in row["forms"]]
+        parts = [percent(share) if share is not None else "-" for share in row["parts_of_gain"].values()]
+        made.add_row(row["workload"], row["gpu"], *speedups, *parts, _paper(row["paper"]))
+    return made
+
+
+def _paper(stated: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {percent(share)}" for name, share in stated.items() if name != "where")
+
+
+def _counters(rows: list[Mapping[str, Any]]) -> RenderableType:
+    """Occupancy, pipes, and where warp cycles go, of each form."""
+    columns = ["workload", "gpu", "form", "cycles", "occupancy", *PIPES, "issue slots", *STALLS]
+    made = table("Shares of time (occupancy, pipes, issue slots) and of warp cycles (the others)", columns, left=3)
+    for row in rows:
+        if "failed" in row:
+            continue
+        for name, form in (("baseline", row["baseline"]), *((form["features"], form) for form in row["forms"])):
+            if "cycles" in form:
+                pipes = [percent(form["pipes"].get(pipe, 0.0)) for pipe in PIPES]
+                stalls = [percent(form["stalls"][state]) for state in STALLS]
+                made.add_row(row["workload"], row["gpu"], name, f"{form['cycles']:,}", percent(form["occupancy"]),
+                             *pipes, percent(form["issue_utilization"]), *stalls)  # fmt: skip
+    return made
+
+
+def _reasons(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Say what is missing, and which steps of a sequence run as today."""
+    for row in rows:
+        for form in row.get("forms", []):
+            if form["absent"]:
+                yield f"{row['workload']}, {row['gpu']}, {form['features']}: {form['absent']}"
+            for note in form.get("notes", []):
+                yield f"{row['workload']}, {row['gpu']}, {form['features']}: {note}"
+
+
+def _steps(rows: list[Mapping[str, Any]]) -> list[str]:
+    return [form["features"] for row in rows if "forms" in row for form in row["forms"]][: _count(rows)]
+
+
+def _count(rows: list[Mapping[str, Any]]) -> int:
+    return max((len(row["forms"]) for row in rows if "forms" in row), default=0)
+
+
+def draw(answer: Mapping[str, Any], figure: Figure) -> None:
+    """Draw the speed-ups of the steps by workload, on the GPU of the paper's figure: the first of the rows."""
+    gpu = answer["rows"][0]["gpu"]
+    rows = [row for row in answer["rows"] if row["gpu"] == gpu and "forms" in row]
+    axes = figure.add_subplot()
+    names = _steps(rows)
+    width = 0.8 / max(1, len(names))
+    for place, (name, colour) in enumerate(zip(names, COLOURS, strict=False)):
+        heights = [row["forms"][place]["speedup"] or 0.0 for row in rows]
+        axes.bar([at + place * width for at in range(len(rows))], heights, width, color=colour, label=name)
+    axes.axhline(1.0, color="black", linewidth=1)
+    ticks = [at + width * (len(names) - 1) / 2 for at in range(len(rows))]
+    axes.set_xticks(ticks, [row["workload"] for row in rows], rotation=30, ha="right")
+    axes.set_ylabel(f"speed-up over today's kernel, {gpu}")
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.spines[["top", "right"]].set_visible(False)
