@@ -80,7 +80,8 @@ def test_a_timeline_of_a_sequence_is_refused_before_anything_runs(
 
 
 def test_a_step_without_a_kernel_is_absent_with_the_reason(heddle: Command, simulated: list[str]) -> None:
-    steps = {step["features"]: step for step in compared(heddle, *GEMM, "--ablate")["ablation"]}
+    row = compared(heddle, "compare", "gemm", "--gpu", "b200", *SMALL, "--ablate")
+    steps = {step["features"]: step for step in row["ablation"]}
     assert steps["+DP"]["speedup"] is None
     assert "runs without fine_scheduling" in steps["+DP"]["absent"]
     assert steps["+DP +FS +RS"]["speedup"] == 2.0
