@@ -9,7 +9,10 @@ import pytest
 
 from heddle import pipeline
 from heddle.kernels.registry import find_kernel
+from heddle.machine import machine as load
 from heddle.machine.spec import Machine
+from heddle.study import compare_all
+from heddle.study.compare_all import Case
 
 from .conftest import Command, fake_row
 
@@ -182,3 +185,37 @@ def test_without_matrix_products_dram_stands_in_place_of_a_ceiling(heddle: Comma
 def test_what_moves_data_only_is_compared_on_the_whole_chip(heddle: Command, result_cache: Path) -> None:
     row = compared(heddle, "compare", "rmsnorm", "--gpu", "a100", "--set", "rows=256", "--set", "hidden=1024")
     assert (row["ceiling_speedup"], row["baseline"]["simulation"]["mode"]) == (None, "chip")
+
+
+class Killed(BaseException):
+    """What no line of the table catches."""
+
+
+def test_a_table_that_is_killed_goes_on_where_it_was(
+    heddle: Command, simulated: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ended within its second line, it simulates the rest the next time, and then nothing any more."""
+    sizes = [(("m", 512), ("n", side), ("k", 512)) for side in (256, 512, 1024)]
+    cases = [Case(name=f"gemm {n}", kernel="gemm", machine=load("a100"), params=size) for n, size in enumerate(sizes)]
+    monkeypatch.setattr(compare_all, "all_cases", lambda gpu: iter(cases))
+    table = ("compare", "--all", "--jobs", "1", "--json", "-")
+    monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "undisturbed"))
+    whole = json.loads(heddle(*table).out)
+    in_all = len(simulated)
+    simulated.clear()
+
+    answers = pipeline.run_once
+
+    def killed(*arguments: Any, **options: Any) -> dict[str, Any]:
+        if len(simulated) == in_all // 2:
+            raise Killed
+        return answers(*arguments, **options)
+
+    monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path / "killed"))
+    monkeypatch.setattr(pipeline, "run_once", killed)
+    with pytest.raises(Killed):
+        compare_all.compare_all(jobs=1)
+    monkeypatch.setattr(pipeline, "run_once", answers)
+    for _ in range(2):
+        assert json.loads(heddle(*table).out) == whole
+        assert len(simulated) == in_all
