@@ -316,7 +316,8 @@ def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
         shape = tiles.shape(name)
         if op.quarter(index) is not None:  # each weft of the destination takes the same rows
             wefts = tiles.by_name[op.dst].warp_grid[0]
-            shape = (shape[0] // SUBPARTITIONS * wefts, shape[1])
+            by_columns = tiles.by_name[name].spread == "columns"
+            shape = (1, shape[1] // SUBPARTITIONS) if by_columns else (shape[0] // SUBPARTITIONS * wefts, shape[1])
         vector = shape[0] == 1 and tiles.by_name[name].spread != "fragments"
         if (shape[0] != rows and not vector) or (shape[1] != 1 and not 0 <= col <= shape[1] - cols):
             raise UserError(

@@ -127,6 +127,7 @@ class Builder(FiberOps):
         stages: int = 1,
         read_by: Literal["own", "all"] = "own",
         wefts: tuple[int, int] = (SUBPARTITIONS, 1),
+        spread: Literal["fragments", "columns"] = "fragments",
     ) -> PoolHandle:
         """Declare a tensor in shared vector registers, which every weft can read (mode fiber), as a ring of `stages`.
 
@@ -136,6 +137,8 @@ class Builder(FiberOps):
         (1, 4) divides along columns; such a tensor of their own wefts take as transposed first operand (sm_80). What
         all read may also be divided among two wefts, (2, 1) or (1, 2); (1, 1) lies with one weft, and may be the first
         operand of the products of another. Its parts lie where the wefts of the role that writes it run.
+        `spread="columns"`: a vector of one row beside fragments (see `registers`), divided among four wefts along its
+        columns.
         """
         self._new(name, shape, dtype, stages)
         if read_by not in ("own", "all"):
@@ -147,6 +150,8 @@ class Builder(FiberOps):
                 hint=f"wefts={DIVISIONS[0]} or {DIVISIONS[1]}, or where all subpartitions read it "
                 f"{', '.join(map(str, DIVISIONS[2:]))}: as many as the role that writes it has",
             )
+        if spread != "fragments":
+            self._check_vector(name, (read_by, wefts))
         handles = []
         for stage in range(stages):
             of_stage = name if stages == 1 else f"{name}_{stage}"
@@ -159,10 +164,21 @@ class Builder(FiberOps):
                 dtype=dtype,
                 warp_grid=wefts,
                 read_by=read_by,
+                spread=spread,
             )
             self._declared.pool.append(declared)
             handles.append(RegisterHandle(declared))
         return PoolHandle(tuple(handles))
+
+    def _check_vector(self, name: str, division: tuple[str, tuple[int, int]]) -> None:
+        """A row vector beside fragments has one form in the pool."""
+        if division != ("all", (1, SUBPARTITIONS)) or self.architecture == "sm_100":
+            raise UserError(
+                f"pool tensor {name!r} is spread by columns; all read such a vector, divided among four wefts (sm_80, "
+                "sm_90)",
+                where=caller(),
+                hint=f'declare it with read_by="all", wefts=(1, {SUBPARTITIONS})',
+            )
 
     def token(self, name: str) -> Token:
         """Declare a token between two roles (mode fiber): one register of the pool in each subpartition.

@@ -53,6 +53,8 @@ def _source(value: Registers | RegisterQuarter, wefts: int) -> tuple[str, int, i
     """Return (name, first column, rows, columns) of a source; each of `wefts` wefts takes the same quarter."""
     if isinstance(value, RegisterQuarter):
         tensor = value.handle.tile
+        if tensor.spread == "columns":
+            return tensor.name, 0, tensor.rows, tensor.cols // SUBPARTITIONS
         return tensor.name, 0, tensor.rows // SUBPARTITIONS * wefts, tensor.cols
     return register_operand(value, "a source")
 

@@ -179,8 +179,11 @@ class RegisterHandle:
         return RegisterPart(self, col, cols)
 
     def quarter(self, subpartition: int) -> RegisterQuarter:
-        """Return the quarter of a pool tensor's rows that lies in a subpartition, as a source of `elementwise`."""
-        if self.tile.warp_grid != (SUBPARTITIONS, 1):
+        """Return the quarter of a pool tensor that lies in a subpartition, as a source of `elementwise`.
+
+        It has a quarter of the rows; of a vector spread by columns, of the columns.
+        """
+        if self.tile.warp_grid != (SUBPARTITIONS, 1) and self.tile.spread != "columns":
             raise UserError(f"{self.tile.name!r} is not divided among four wefts along its rows", where=caller())
         if not 0 <= subpartition < SUBPARTITIONS:
             raise UserError(

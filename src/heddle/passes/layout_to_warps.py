@@ -210,16 +210,18 @@ def _whole_rows(tile: RegisterTile, where: SourceLocation | None) -> WarpLayout:
 
 def _column_vector(tile: RegisterTile, architecture: str, where: SourceLocation | None) -> WarpLayout:
     """The layout of a row vector of which each lane has the columns that it has of an atom, or of a row."""
-    if tile.rows != 1 or tile.cols % ATOM_COLS or dtype_bytes(tile.dtype, where) != REGISTER_BYTES:
+    unit = ATOM_COLS * tile.warp_grid[1]
+    if tile.rows != 1 or tile.cols % unit or dtype_bytes(tile.dtype, where) != REGISTER_BYTES:
         raise UserError(
             f"register tile {tile.name} of {tile.rows} x {tile.cols} {tile.dtype} cannot be spread by columns",
             where=where,
-            hint=f"it is a row vector of a 32-bit type with a multiple of {ATOM_COLS} columns",
+            hint=f"it is a row vector of a 32-bit type with a multiple of {ATOM_COLS} columns for each warp along them",
         )
     warps = tile.warp_grid[0] * tile.warp_grid[1]
     kind: Kind = "vector" if architecture == "sm_100" else "columns"
-    registers = tile.cols if kind == "vector" else tile.cols // ATOM_COLS * ATOM_LANE_COLS
-    return WarpLayout(tile=tile, kind=kind, warps=warps, rows=1, cols=tile.cols, bands=1, band_registers=registers)
+    cols = tile.cols // tile.warp_grid[1]
+    registers = cols if kind == "vector" else cols // ATOM_COLS * ATOM_LANE_COLS
+    return WarpLayout(tile=tile, kind=kind, warps=warps, rows=1, cols=cols, bands=1, band_registers=registers)
 
 
 def _second_operand(tile: RegisterTile, where: SourceLocation | None) -> WarpLayout:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.shape import AttentionProblem
@@ -44,7 +46,18 @@ def backward_items(problem: AttentionProblem, config: Fa3BackwardConfig) -> dict
     return items
 
 
-def key_blocks(problem: AttentionProblem, config: Fa3BackwardConfig) -> list[tuple[int, int]]:
+class KeyTiles(Protocol):
+    """What a configuration says of tiles of keys."""
+
+    @property
+    def tile_n(self) -> int:
+        """Keys of a tile."""
+
+    def label(self) -> str:
+        """A short name of the configuration."""
+
+
+def key_blocks(problem: AttentionProblem, config: KeyTiles) -> list[tuple[int, int]]:
     """Return (query head, first key) of every tile, in the order in which they are launched.
 
     Head by head; in causal problems, where the first keys are seen by the most queries, block by block over the heads

@@ -303,7 +303,7 @@ def _along_columns(writer: RoleWriter, op: Elementwise, index: int) -> list[Oper
             where=writer.where,
         )
     first = (op.source_cols[index] if op.source_cols else 0) // ATOM_COLS * ATOM_LANE_COLS
-    vector = writer.tile_registers(op.sources[index])[first:]
+    vector = _read_at(writer.tile_registers(op.sources[index])[first:], op.quarter(index))
     width = (op.dst_cols or target.cols) // ATOM_COLS * ATOM_LANE_COLS * 2  # registers of one row of atoms
     places = [i % width for i in range(len(target_registers(writer, op)))]
     return [vector[place // (2 * ATOM_LANE_COLS) * ATOM_LANE_COLS + place % ATOM_LANE_COLS] for place in places]
@@ -395,7 +395,8 @@ def add_effects(
         for index, name in enumerate(sources):
             access = writer.tile_band(name, band if writer.layout(name).bands > 1 else 0)
             if quarters and quarters[index] != OWN_ROWS:
-                access = replace(access, row=access.row + quarters[index] * access.rank_row, rank_row=0)
+                row, col = (quarters[index] * step for step in (access.rank_row, access.rank_col))
+                access = replace(access, row=access.row + row, col=access.col + col, rank_row=0, rank_col=0)
             if kind == "elementwise" and access.cols > 1:
                 column = columns[index] if columns else 0
                 access = replace(access, col=access.col + column, cols=min(access.cols, width))

@@ -45,7 +45,7 @@ def column_value_registers(layout: WarpLayout) -> int:
 
 def _copied(tile: RegisterTile) -> bool:
     """Whether warps have copies of the same elements: a row vector, operands, or one column for warps side by side."""
-    vector = tile.spread != "fragments" and tile.rows == 1
+    vector = tile.spread != "fragments" and tile.rows == 1 and tile.read_by != "all"
     return vector or tile.spread in ("first", "second") or (tile.cols == 1 and tile.warp_grid[1] > 1)
 
 
