@@ -189,7 +189,7 @@ def test_the_tile_of_fewest_cycles_is_among_those_tried() -> None:
     """4,096 x 4,096 x 4,096 on A100: of twelve simulated 128 x 128 by four warps takes fewest, 804,548 cycles."""
     kernel, gpu = find_kernel("w4a16"), machine("a100")
     tried = kernel.simt_candidates(gpu, kernel.check({}))
-    assert W4Config(tile_m=128, tile_n=128, stages=3, warps=4) in tried
+    assert (128, 128, 4) in [(tile.tile_m, tile.tile_n, tile.warps) for tile in tried]
     assert len(tried) <= SIMULATED  # a longer list is cut by a bound that does not know of unpacking
 
 

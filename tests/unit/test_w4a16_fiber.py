@@ -1,4 +1,4 @@
-"""Is the FIBER-native AWQ kernel right, does it unpack a weight once for the SM, and is what it lacks refused?"""
+"""Are the FIBER-native W4A16 kernels right, do they make a weight once for the SM, and is what they lack refused?"""
 
 from __future__ import annotations
 
@@ -26,14 +26,52 @@ def test_groups_of_one_block_are_right() -> None:
     assert (row["passed"], row["hazards"]) == (True, [])
 
 
-def test_each_weft_unpacks_a_quarter_of_a_block_and_none_that_multiplies_does() -> None:
-    asked = request("w4a16", "a100", mode="fiber", texts={"m": 128, "n": 128, "k": 1024})
+@pytest.mark.parametrize("scheme", ["aqlm_1x16", "aqlm_2x8"])
+def test_look_ups_are_right_where_a_block_is_not_full(scheme: str) -> None:
+    texts = {"m": 70, "n": 136, "k": 448, "scheme": scheme, "tile_m": 64, "tile_n": 128, "stages": 2}
+    row = check(request("w4a16", "a100", mode="fiber", texts=texts))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+TURNED = {"m": 130, "n": 136, "k": 512, "tokens": 128, "stages": 2}
+"""Sizes that no tile with weights as rows divides, and two parts of tokens."""
+
+
+@pytest.mark.parametrize(
+    "extra", [{}, {"scheme": "aqlm_1x16", "cluster": 2}, {"scheme": "aqlm_2x8", "groups": 1, "k": 448}], ids=str
+)
+def test_weights_as_rows_are_right_on_h100(extra: dict[str, int | str]) -> None:
+    row = check(request("w4a16", "h100", mode="fiber", texts={"groups": 2, "cluster": 1, **TURNED, **extra}))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "entry"), [("aqlm_1x16", {"LDG": 16, "HADD2": 0}), ("aqlm_2x8", {"LDS": 32, "HADD2": 64})]
+)
+def test_each_weft_looks_up_a_quarter_of_a_block(scheme: str, entry: dict[str, int]) -> None:
+    """128 columns and 32 rows of k are 16 entries of a lane, in the loop and behind it."""
+    mix = role_mixes(scheme)
+    codes = {"LDG": 2 * 2 + 2} if "LDG" in entry else {}  # codes of two blocks and scales, 16 bytes a lane at a time
+    for op, count in entry.items():
+        assert mix["weights"][op] == 2 * count + codes.get(op, 0), op
+    assert mix["weights"]["HMUL2"] == 2 * 16 * 4
+    assert mix["multiply"]["HMUL2"] == 0
+
+
+def role_mixes(scheme: str) -> dict[str, Counter[str]]:
+    """Return the opcodes of each role of the kernel on A100 in tiles of 128 x 128."""
+    texts = {"m": 128, "n": 128, "k": 1024, "scheme": scheme}
+    asked = request("w4a16", "a100", mode="fiber", texts=texts)
     config = FiberGemm80Config(tile_m=128, tile_n=128, stages=3)
     program = pipeline.compile_kernel("w4a16", asked.machine, asked.params, config, "fiber")
     roles = {role.name: role.entry for role in program.roles}
     ends = [*sorted(roles.values()), len(program.instructions)]
     spans = {name: (entry, ends[ends.index(entry) + 1]) for name, entry in roles.items()}
-    mix = {name: Counter(row.op for row in program.instructions[a:b]) for name, (a, b) in spans.items()}
+    return {name: Counter(row.op for row in program.instructions[a:b]) for name, (a, b) in spans.items()}
+
+
+def test_each_weft_unpacks_a_quarter_of_a_block_and_none_that_multiplies_does() -> None:
+    mix = role_mixes("awq")
     words = 128 * 64 // 4 // 8 // 32  # of a lane and block
     assert mix["weights"]["HMUL2"] == 4 * words * 2 * 2  # two blocks of a group, in the loop and behind it
     assert mix["multiply"]["HMUL2"] == mix["load_a"]["HMUL2"] == 0
@@ -41,10 +79,10 @@ def test_each_weft_unpacks_a_quarter_of_a_block_and_none_that_multiplies_does() 
 
 @pytest.mark.parametrize(
     ("params", "text"),
-    [({"scheme": "aqlm_2x8"}, "unpacks awq"), ({"k": 128}, "two groups of k or more")],
+    [({"scheme": "aqlm_2x8", "k": 192}, "two blocks of 128"), ({"k": 128}, "two groups of k or more")],
     ids=str,
 )
-def test_what_it_lacks_is_refused_by_name(params: dict[str, int | str], text: str) -> None:
+def test_what_they_lack_is_refused_by_name(params: dict[str, int | str], text: str) -> None:
     asked = request("w4a16", "a100", mode="fiber", texts={"m": 64, "n": 64, "k": 512})
     with pytest.raises(UserError, match=text):
         find_kernel("w4a16").candidates(asked.machine, {**asked.params, **params}, "fiber")

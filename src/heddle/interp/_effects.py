@@ -149,6 +149,9 @@ class Effects:
     def _look_up(self, doing: Doing) -> None:
         codes, scale, book = (self._read(doing, access, doing.warp.cta) for access in doing.effect.reads)
         values = looked_up(codes, scale, book, int(doing.effect.params["books"]))
+        if doing.effect.params.get("transposed", 0):
+            self._write(doing, doing.effect.writes[0], doing.warp.cta, values.T)
+            return
         for access, part in zip(doing.effect.writes, np.split(values, 2), strict=True):
             self._write(doing, access, doing.warp.cta, part)
 

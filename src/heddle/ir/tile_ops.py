@@ -267,7 +267,8 @@ class Dequantize(Op):
     """dst = (weight - zero) * scale; dst [k, n] of fp16, 4-bit weights in `src` [k / 8, 4 n] of bytes, low half first.
 
     `scale` and `zero` have one row, a value of each column. `src_row`: the first row of src that takes part. Mode
-    fiber: dst is a pool tensor [n, k] that is divided along k, as src is.
+    fiber on sm_80: dst is a pool tensor [n, k] that is divided along k, as src is. sm_90, sm_100: dst [n, k] is a first
+    operand, whose rows lie with the warps that have the same columns of src.
     """
 
     dst: str
@@ -283,11 +284,12 @@ class LookUp(Op):
 
     `src` [k / 8, books n] has the codes, those of a column's `books` codebooks side by side; `codebook` [entries, 8],
     or in shared memory copies of it side by side, has one codebook under the other. `scale` has one row, a value of
-    each column. `src_row`: the first row of src that takes part.
+    each column. `src_row`: the first row of src that takes part. Without `upper` dst is [n, k] with all of k,
+    where that of `Dequantize` is.
     """
 
     dst: str
-    upper: str
+    upper: str | None = None
     src: str
     scale: str
     codebook: SharedRef | GlobalRef

@@ -72,7 +72,7 @@ def _gate(op: tile.Gate, tiles: _Tiles) -> None:
 
 def _dequantize(op: tile.Dequantize, tiles: _Tiles) -> None:
     rows, cols = tiles.shape(op.dst)
-    if tiles.by_name[op.dst] in tiles.pool:
+    if tiles.by_name[op.dst].spread == "fragments":  # weights as rows, or in the pool
         rows, cols = cols, rows
     packed_rows, packed_cols = tiles.shape(op.src)
     words = rows // tile.CODE_WEIGHTS
@@ -99,9 +99,12 @@ def _dequantize(op: tile.Dequantize, tiles: _Tiles) -> None:
 
 
 def _look_up(op: tile.LookUp, tiles: _Tiles) -> None:
-    half, cols = tiles.shape(op.dst)
-    _equal(f"{op.upper!r}", tiles.shape(op.upper), (half, cols), op.where)
-    rows = 2 * half
+    rows, cols = tiles.shape(op.dst)
+    if op.upper is not None:
+        _equal(f"{op.upper!r}", tiles.shape(op.upper), (rows, cols), op.where)
+        rows *= 2
+    else:
+        rows, cols = cols, rows
     code_rows, code_cols = tiles.shape(op.src)
     entries = rows // tile.CODE_WEIGHTS
     if rows % tile.CODE_WEIGHTS or not 0 <= op.src_row <= code_rows - entries or code_cols != op.books * cols:

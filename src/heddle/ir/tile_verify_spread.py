@@ -81,6 +81,8 @@ def _column_vectors(program: tile.TileProgram) -> None:
 def _operands(program: tile.TileProgram) -> None:
     seconds = {register.name for register in program.registers if register.spread in ("second", "summed")}
     firsts = {register.name for register in program.registers if register.spread == "first"}
+    fragments = {tensor.name for tensor in (*program.registers, *program.pool) if tensor.spread == "fragments"}
+    by_rows = fragments if program.mode == "fiber" or program.architecture != "sm_80" else set()
     for op, _ in walk(program):
         used = {*register_reads(op), *register_writes(op)}
         second = op.b.tile if isinstance(op, tile.Mma) and isinstance(op.b, tile.OwnRef) else None
@@ -106,7 +108,7 @@ def _operands(program: tile.TileProgram) -> None:
                 f"register tile {name!r} is spread as second operand; {type(op).__name__} does not take it",
                 where=op.where,
             )
-        made = {op.dst} & {tensor.name for tensor in program.pool} if isinstance(op, tile.Dequantize) else set()
+        made = {op.dst} & by_rows if isinstance(op, tile.Dequantize | tile.LookUp) else set()
         if used - seconds - made:
             raise UserError(
                 f"register tile {name!r} is spread as second operand, {min(used - seconds)!r} is not: no lane has both",

@@ -93,7 +93,7 @@ def register_writes(op: tile.Op) -> tuple[str, ...]:
     if isinstance(op, tile.Mma):
         return tuple(name for name in (op.acc, op.plus) if isinstance(name, str))
     if isinstance(op, tile.LookUp):
-        return (op.dst, op.upper)
+        return (op.dst,) if op.upper is None else (op.dst, op.upper)
     loads = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory
     writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask | tile.Gate | tile.Dequantize
     return (op.dst,) if isinstance(op, writers) else ()

@@ -186,8 +186,10 @@ class ComputeOps(DataOps):
         """Compute dst = (weight - zero) * scale of 4-bit weights, whose rows lie in `src` from `row` on.
 
         dst [k, n] is fp16; src [k / 8, 4 n] has eight weights of a column in four bytes, the low half of a byte first;
-        `scale` and `zero` [1, n] are fp16. All are spread as second operand. Mode fiber: dst [n, k] is a pool tensor
-        divided along k among the wefts of the role, as src is (spread as summed); each weft has all values of columns.
+        `scale` and `zero` [1, n] are fp16. All are spread as second operand. Mode fiber on sm_80: dst [n, k] is a pool
+        tensor divided along k among the wefts of the role, as src is (spread as summed); each weft has all values of
+        columns. sm_90, sm_100: dst [n, k] is a first operand, a tile or pool tensor of fragments, whose rows lie with
+        the warps that have the same columns of src (16 or 32 each).
         """
         dst_name, names = whole_tile(dst, "the destination"), [whole_tile(t, "a source") for t in (src, scale, zero)]
         self._emit(
@@ -196,7 +198,7 @@ class ComputeOps(DataOps):
 
     def look_up(
         self,
-        dst: tuple[RegisterHandle, RegisterHandle],
+        dst: tuple[RegisterHandle, RegisterHandle] | RegisterHandle,
         src: RegisterHandle,
         scale: RegisterHandle,
         codebook: SharedBox | GlobalBox,
@@ -208,9 +210,14 @@ class ComputeOps(DataOps):
 
         dst are the first and the second 16 of 32 rows of k, [16, n], fp16; src [k / 8, books n] has the codes of a
         column side by side; `codebook` [entries, 8] is a box in global memory, or copies side by side in shared memory,
-        one codebook under the other; `scale` [1, n].
+        one codebook under the other; `scale` [1, n]. dst is one tile [n, k] where that of
+        `dequantize` is.
         """
-        parts, names = [whole_tile(t, "a destination") for t in dst], [whole_tile(t, "a source") for t in (src, scale)]
+        whole = (dst,) if isinstance(dst, RegisterHandle) else dst
+        parts, names = (
+            [whole_tile(t, "a destination") for t in whole],
+            [whole_tile(t, "a source") for t in (src, scale)],
+        )
         if isinstance(codebook, GlobalBox):
             book: tile.SharedRef | tile.GlobalRef = codebook.reference(*codebook.tensor.shape[-2:])
         else:
@@ -218,7 +225,7 @@ class ComputeOps(DataOps):
         self._emit(
             tile.LookUp(
                 dst=parts[0],
-                upper=parts[1],
+                upper=parts[1] if len(parts) > 1 else None,
                 src=names[0],
                 scale=names[1],
                 codebook=book,

@@ -280,7 +280,7 @@ def _names(op: Op) -> tuple[str, ...]:
         case Dequantize(dst=dst, src=src, scale=scale, zero=zero):
             return (dst, src, scale, zero)
         case LookUp(dst=dst, upper=upper, src=src, scale=scale):
-            return (dst, upper, src, scale)
+            return (dst, src, scale) if upper is None else (dst, upper, src, scale)
         case TakeToken(tile=name):
             return (name,)
         case Elementwise(dst=name, sources=sources):

@@ -87,14 +87,16 @@ class FiberGemm80(FiberProduct):
 class Operand:
     """A or B: its blocks in shared memory, its fragments in the pool, and the code of the wefts that load it."""
 
-    def __init__(self, k: Builder, p: FiberGemm80, name: str, parts: tuple[int, int], read_by: ReadOf) -> None:
+    def __init__(
+        self, k: Builder, p: FiberGemm80, name: str, parts: tuple[int, int], read_by: ReadOf, tile_k: int = TILE_K
+    ) -> None:
         rows, tile_rows = (p.m, p.tile_m) if name == "A" else (p.n, p.tile_n)
-        self.k, self.ahead = k, p.stages - 1
+        self.k, self.ahead, self.tile_k = k, p.stages - 1, tile_k
         self.width = lane_bytes(GemmProblem(m=p.m, n=p.n, k=p.k, dtype=p.dtype))
         self.tensor = k.tensor(name, (rows, p.k), p.dtype)
-        self.shared = k.shared(f"{name.lower()}_shared", (tile_rows, TILE_K), p.dtype, stages=p.stages)
+        self.shared = k.shared(f"{name.lower()}_shared", (tile_rows, tile_k), p.dtype, stages=p.stages)
         self.ring = k.ring(f"{name.lower()}_ring", p.stages)
-        self.fragments = k.pool(name.lower(), (tile_rows, TILE_K), p.dtype, read_by=read_by, wefts=parts)[0]
+        self.fragments = k.pool(name.lower(), (tile_rows, tile_k), p.dtype, read_by=read_by, wefts=parts)[0]
 
     def load(self, item: Item, row: Index) -> None:
         """Global to shared memory, as far ahead as the ring allows, and from there to the pool."""
@@ -110,7 +112,7 @@ class Operand:
             self._fragments()
 
     def _copy(self, row: Index, block: Index | int, ahead: int) -> None:
-        source = self.tensor[row, block * TILE_K]
+        source = self.tensor[row, block * self.tile_k]
         self.k.cp_async(self.shared[self.ring + ahead], source, bytes_per_lane=self.width)
         self.k.cp_async_commit()
 

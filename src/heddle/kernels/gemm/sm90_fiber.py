@@ -18,7 +18,7 @@ from heddle.kernels.gemm.sm90_fiber_store import Store
 from heddle.lang import Builder, Item, kernel
 
 
-class _Turns:
+class Turns:
     """The order of the groups: `turn[g]` goes from group g to the next one; nothing with one group."""
 
     def __init__(self, k: Builder, groups: int) -> None:
@@ -59,7 +59,7 @@ class _Roles:
             for g in groups
         ]
         self.out = Store(k, p, self.memory, self.total)
-        self.turns = _Turns(k, p.groups)
+        self.turns = Turns(k, p.groups)
 
     def multiply(self, item: Item, g: int) -> None:
         """Add up the tile in own registers; the last block's last step hands each part over."""

@@ -18,6 +18,8 @@ TILES: tuple[tuple[int, int, int], ...] = (
     (128, 128, 4),
     (128, 256, 8),
     (64, 256, 8),
+    (96, 128, 4),
+    (96, 256, 8),
     (64, 128, 4),
     (32, 256, 4),
     (32, 128, 4),
@@ -26,10 +28,12 @@ TILES: tuple[tuple[int, int, int], ...] = (
     (16, 64, 4),
 )
 """Rows, columns, warps."""
-COPIES_AHEAD = (2, 4)
-"""Stages of A on their way, at most."""
+COPIES_AHEAD = (4, 2)
+"""Stages of A on their way, at most: a tile takes the first that fits."""
 MOST = 6
 """Length of the list: all are simulated."""
+AGAIN = 2
+"""Of the best tiles, that are tried with fewer stages, too."""
 WORD_INSTRUCTIONS = {"awq": 17, "aqlm_1x16": 3, "aqlm_2x8": 10}
 """That make eight weights: unpacking (`passes/select/dequantize.py`), or looking up one entry, or two and their sum."""
 SECTOR_BYTES = 32
@@ -41,34 +45,52 @@ SLICE_WAVES = (1, 2, 4)
 
 
 def candidates(problem: W4Problem, machine: Machine) -> list[W4Config]:
-    """Return up to `MOST` configurations that fit, lowest estimate first. Raises UserError if none do."""
+    """Return up to `MOST` configurations that fit, lowest estimate first, and the best with fewer stages.
+
+    Raises UserError if none fit.
+    """
     found: list[W4Config] = []
+    shallower: dict[W4Config, W4Config] = {}
     refused: UserError | None = None
-    for config in (sliced for plain in _plain(problem) for sliced in _slices(problem, plain, machine)):
-        try:
-            check_config(problem, config, machine)
-        except UserError as error:  # another may fit
-            refused = error
-            continue
-        if config not in found:
-            found.append(config)
+    for depths in _plain(problem):
+        fitting: list[W4Config] = []
+        for plain in depths:
+            try:
+                check_config(problem, plain, machine)
+                fitting.append(plain)
+            except UserError as error:  # another may fit
+                refused = error
+        if fitting:
+            found += [config for config in _slices(problem, fitting[0], machine) if _fits(problem, config, machine)]
+            shallower[fitting[0]] = fitting[-1]
     if not found and refused:
         sizes = f"{problem.m} x {problem.n} x {problem.k}"
         raise UserError(
             f"no tile of {len(TILES)} fits {sizes} on {machine.name}; the last: {refused.message}", hint=refused.hint
         )
-    return sorted(found, key=lambda config: estimate_cycles(problem, config, machine))[:MOST]
+    ordered = sorted(found, key=lambda config: estimate_cycles(problem, config, machine))
+    again = [shallower[config] for config in ordered[:AGAIN] if shallower.get(config, config) != config]
+    return [*ordered[: MOST - len(again)], *again]
 
 
-def _plain(problem: W4Problem) -> Iterable[W4Config]:
+def _fits(problem: W4Problem, config: W4Config, machine: Machine) -> bool:
+    try:
+        check_config(problem, config, machine)
+    except UserError:
+        return False
+    return True
+
+
+def _plain(problem: W4Problem) -> Iterable[list[W4Config]]:
+    """Yield each tile with its numbers of stages, most first."""
     least = min(rows for rows, _, _ in TILES)
     of_block = problem.block // TILE_K
     for rows, cols, warps in TILES:
         if rows >= 2 * problem.m and rows > least:
             continue  # more than half of the tile would lie outside
-        for ahead in COPIES_AHEAD:
-            blocks = max(1, min(ahead // of_block, problem.k // problem.block))
-            yield W4Config(tile_m=rows, tile_n=cols, warps=warps, stages=1 + blocks * of_block)
+        blocks = [max(1, min(ahead // of_block, problem.k // problem.block)) for ahead in COPIES_AHEAD]
+        depths = dict.fromkeys(1 + count * of_block for count in blocks)
+        yield [W4Config(tile_m=rows, tile_n=cols, warps=warps, stages=stages) for stages in depths]
 
 
 def _slices(problem: W4Problem, config: W4Config, machine: Machine) -> Iterable[W4Config]:

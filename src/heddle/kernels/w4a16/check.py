@@ -51,7 +51,7 @@ def check_config(problem: W4Problem, config: W4Config, machine: Machine) -> None
             f"{config.label()} needs {needed} registers a thread; {machine.name} has {limit}",
             hint="use more warps or a smaller tile",
         )
-    shared = config.tile_m * TILE_K * ELEMENT_BYTES * config.stages + _codebook_bytes(problem)
+    shared = config.tile_m * TILE_K * ELEMENT_BYTES * config.stages + codebook_bytes(problem)
     if shared > machine.shared_memory_bytes_per_cta:
         raise UserError(
             f"{config.label()} takes {shared} bytes of shared memory; a CTA of {machine.name} has "
@@ -60,8 +60,8 @@ def check_config(problem: W4Problem, config: W4Config, machine: Machine) -> None
     check_item_count(f"{config.label()} cuts {problem.m} x {problem.n}", item_count(problem, config))
 
 
-def _codebook_bytes(problem: W4Problem) -> int:
-    """Shared memory of the codebooks that lie there."""
+def codebook_bytes(problem: W4Problem) -> int:
+    """Return the bytes of the codebooks that lie in shared memory."""
     return ENTRIES[problem.scheme] * COPIES * 8 * ELEMENT_BYTES if BOOKS.get(problem.scheme, 0) > 1 else 0
 
 

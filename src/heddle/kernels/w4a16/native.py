@@ -6,5 +6,6 @@ from typing import Any
 
 from heddle.kernels._native import NativeKernel
 from heddle.kernels.w4a16.sm80_fiber_config import SM80_FIBER
+from heddle.kernels.w4a16.sm90_fiber_config import SM90_FIBER
 
-NATIVE: dict[str, NativeKernel[Any, Any]] = {"sm_80": SM80_FIBER}
+NATIVE: dict[str, NativeKernel[Any, Any]] = {"sm_80": SM80_FIBER, "sm_90": SM90_FIBER}

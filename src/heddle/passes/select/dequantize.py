@@ -13,6 +13,7 @@ from dataclasses import replace
 from heddle.errors import UserError
 from heddle.ir.tile import CODE_WEIGHTS, Dequantize
 from heddle.passes.draft import Operand
+from heddle.passes.layout_to_warps import WarpLayout
 from heddle.passes.select.fiber_hmma import ATOM, along_columns, operand_atom
 from heddle.passes.select.writer import RoleWriter
 
@@ -60,6 +61,41 @@ def lower_into_pool(writer: RoleWriter, op: Dequantize) -> None:
         unpack(writer, words[number], registers, zeros[block], scales[block])
     reads = [writer.tile_band(name, 0) for name in (op.src, op.scale, op.zero)]
     writer.attach_effect(writer.effect("dequantize", reads, [writer.tile_band(op.dst, 0)], transposed=1))
+
+
+def lower_by_rows(writer: RoleWriter, op: Dequantize) -> None:
+    """sm_90, sm_100: weights as rows of a first operand, step by step of 16, each with an effect of its own.
+
+    A lane has eight weights of two rows in a step (wgmma), or sixteen of its row (where a lane is a row).
+    """
+    target, source = check_by_rows(writer, op.dst, op.src)
+    words = writer.tile_registers(op.src)
+    scales, zeros = writer.tile_registers(op.scale), writer.tile_registers(op.zero)
+    first, (value,) = len(words) * op.src_row // source.rows, writer.tile_values(op.dst)
+    of_step = target.rows // ATOM
+    for step in range(target.cols // STEP_ROWS):
+        for part in range(of_step):
+            number = step * of_step + part
+            registers = [Operand(value, 4 * number + i) for i in range(4)]
+            unpack(writer, words[first + number], registers, zeros[0], scales[0])
+        reads = [writer.tile_band(name, 0) for name in (op.src, op.scale, op.zero)]
+        rows = STEP_ROWS // CODE_WEIGHTS
+        reads[0] = replace(reads[0], row=op.src_row + step * rows, rows=rows)
+        written = replace(writer.tile_band(op.dst, 0), col=step * STEP_ROWS, cols=STEP_ROWS)
+        writer.attach_effect(writer.effect("dequantize", reads, [written], transposed=1))
+
+
+def check_by_rows(writer: RoleWriter, dst: str, src: str) -> tuple[WarpLayout, WarpLayout]:
+    """Return the layouts of weights as rows and of their codes. Raises UserError where they do not lie alike."""
+    target, source = writer.layout(dst), writer.layout(src)
+    alike = source.tile.spread == "second" and source.warps == target.warps
+    if target.kind not in ("group", "lane") or target.bands != 1 or not alike:
+        raise UserError(
+            f"{dst} of {target.tile.rows} rows is no first operand whose warps have the columns they have of {src}",
+            where=writer.where,
+            hint=f"rows are 16 for each warp (sm_90), or 32 (sm_100), and {src} is spread as second over as many warps",
+        )
+    return target, source
 
 
 def unpack(writer: RoleWriter, word: Operand, targets: list[Operand], zero: Operand, scale: Operand) -> None:

@@ -16,6 +16,8 @@ from heddle.errors import UserError
 from heddle.ir.tile import CODE_WEIGHTS, GlobalRef, LookUp
 from heddle.ir.warp import Access, StreamRef
 from heddle.passes.draft import Operand, Value, whole
+from heddle.passes.select.dequantize import check_by_rows
+from heddle.passes.select.fiber_hmma import ATOM, along_columns, operand_atom
 from heddle.passes.select.writer import RoleWriter
 
 STEP_ROWS = 16
@@ -25,6 +27,8 @@ ENTRY_BYTES = 16
 LANES = 32
 SECTOR_BYTES = 32
 """Least that a lane's access moves from L2."""
+TOGETHER = 4
+"""Entries on their way at a time, in mode fiber: sixteen registers, or twice as many where two are summed."""
 PARTS = 32
 """Of the codebook, over which the accesses of a program are dealt."""
 PART_STEP = 11
@@ -34,7 +38,7 @@ PART_STEP = 11
 def lower_look_up(writer: RoleWriter, op: LookUp) -> None:
     """All loads, then sums and scales entry by entry; one effect for all."""
     target, source = writer.layout(op.dst), writer.layout(op.src)
-    if target.kind != "second" or target.rows != STEP_ROWS:
+    if target.kind != "second" or target.rows != STEP_ROWS or op.upper is None:
         raise UserError(
             f"{op.dst} of {target.tile.rows} rows is no second operand of one step of {STEP_ROWS}", where=writer.where
         )
@@ -49,6 +53,73 @@ def lower_look_up(writer: RoleWriter, op: LookUp) -> None:
     reads.append(replace(_book(writer, op), cols=CODE_WEIGHTS))
     writes = [writer.tile_band(name, 0) for name in (op.dst, op.upper)]
     writer.attach_effect(writer.effect("look_up", reads, writes, books=op.books))
+
+
+def lower_into_pool(writer: RoleWriter, op: LookUp) -> None:
+    """Mode fiber on sm_80: each weft looks up its 32 rows of k, and as many again, for all columns of the product.
+
+    The last instruction, which carries the effect, writes the step that products read first.
+    """
+    target, source = writer.layout(op.dst), writer.layout(op.src)
+    divided = along_columns(target.tile) and target.cols % (2 * STEP_ROWS) == 0
+    if not divided or source.tile.spread != "summed" or target.tile.warp_grid[1] != source.warps:
+        raise UserError(
+            f"{op.dst} is no pool tensor that is divided along what is summed over in steps of {2 * STEP_ROWS}, as "
+            f"{op.src} is",
+            where=writer.where,
+        )
+    codes, scales = writer.tile_registers(op.src), writer.tile_registers(op.scale)
+    places = [
+        (pair, column) for pair in range(target.cols // (2 * STEP_ROWS)) for column in range(target.rows // (ATOM // 2))
+    ]
+    for first in range(0, len(places), TOGETHER):
+        some = list(enumerate(places))[first : first + TOGETHER]
+        entries = [_entries(writer, op, codes, number) for number, _ in some]
+        for loaded, (_, (pair, column)) in zip(entries, some, strict=True):
+            steps = [operand_atom(writer, op.dst, column // 2, 2 * pair + step) for step in range(2)]
+            registers = [replace(s, offset=s.offset + column % 2 * 2 + i, count=1) for s in steps for i in range(2)]
+            _scale(writer, loaded, registers, scales[column // 2], order=(2, 3, 0, 1))
+    reads = [writer.tile_band(name, 0) for name in (op.src, op.scale)]
+    reads.append(replace(_book(writer, op), cols=CODE_WEIGHTS))
+    params = {"books": op.books, "transposed": 1}
+    writer.attach_effect(writer.effect("look_up", reads, [writer.tile_band(op.dst, 0)], **params))
+
+
+def lower_by_rows(writer: RoleWriter, op: LookUp) -> None:
+    """sm_90, sm_100: weights as rows of a first operand.
+
+    Where a lane has two rows (wgmma), an entry is its part of one of them in two steps of 16, and the last instruction
+    of both, which carries their effect, writes the first. Where a lane is a row, two entries are its part of a step.
+    """
+    target, source = check_by_rows(writer, op.dst, op.src)
+    codes, (scale, *_) = writer.tile_registers(op.src), writer.tile_registers(op.scale)
+    (value,) = writer.tile_values(op.dst)
+    first = 2 * len(codes) * op.src_row // source.rows
+    rows = STEP_ROWS if target.kind == "lane" else 2 * STEP_ROWS  # of k, that two entries of a lane serve
+    together = TOGETHER * (2 if isinstance(op.codebook, GlobalRef) else 1)
+    count = 2 * target.cols // rows
+    for begin in range(0, count, together):
+        some = range(begin, min(begin + together, count))
+        entries = [_entries(writer, op, codes, first + number) for number in some]
+        for loaded, number in zip(entries, some, strict=True):
+            base = 8 * (number // 2)
+            if target.kind == "lane":
+                registers = [Operand(value, base + 4 * (number % 2) + i) for i in range(ENTRY_REGISTERS)]
+            else:
+                registers = [Operand(value, base + 4 * step + number % 2 + 2 * i) for step in (0, 1) for i in (0, 1)]
+            _scale(writer, loaded, registers, scale, order=(2, 3, 0, 1))
+            if number % 2:
+                _effect_by_rows(writer, op, number // 2 * rows, rows)
+
+
+def _effect_by_rows(writer: RoleWriter, op: LookUp, col: int, rows: int) -> None:
+    """The effect of two entries of each lane."""
+    reads = [writer.tile_band(name, 0) for name in (op.src, op.scale)]
+    reads[0] = replace(reads[0], row=op.src_row + col // CODE_WEIGHTS, rows=rows // CODE_WEIGHTS)
+    reads.append(replace(_book(writer, op), cols=CODE_WEIGHTS))
+    written = replace(writer.tile_band(op.dst, 0), col=col, cols=rows)
+    params = {"books": op.books, "transposed": 1}
+    writer.attach_effect(writer.effect("look_up", reads, [written], **params))
 
 
 def _book(writer: RoleWriter, op: LookUp) -> Access:
@@ -85,9 +156,16 @@ def _from_global(writer: RoleWriter, ref: GlobalRef, word: Operand, upper: int, 
     return entry
 
 
-def _scale(writer: RoleWriter, entries: list[Value], targets: list[Operand], scale: Operand) -> None:
-    """Add the entries of all codebooks, and multiply by the scale of the column."""
-    for index, dst in enumerate(targets):
+def _scale(
+    writer: RoleWriter,
+    entries: list[Value],
+    targets: list[Operand],
+    scale: Operand,
+    order: tuple[int, ...] = (0, 1, 2, 3),
+) -> None:
+    """Add the entries of all codebooks, and multiply by the scale of the column; `order`: of the registers."""
+    for index in order:
+        dst = targets[index]
         total = Operand(entries[0], index)
         for other in entries[1:]:
             total = writer.scalar("HADD2", total, Operand(other, index), name="sum")
