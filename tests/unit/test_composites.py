@@ -55,7 +55,9 @@ class Normed(Composite):
 
 @pytest.fixture(autouse=True)
 def normed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A composite with a step that has no FIBER-native form."""
     monkeypatch.setitem(registry.COMPOSITES, "normed", Normed())
+    monkeypatch.setattr(registry.KERNELS["rmsnorm"], "native", {})
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ def verify_spread(program: tile.TileProgram) -> None:
     _operands(program)
     _column_vectors(program)
     _lanes(program)
-    lanes = {register.name: register.row_lanes for register in program.registers if register.spread == "rows"}
+    tiles = (*program.registers, *program.pool)
+    lanes = {register.name: register.row_lanes for register in tiles if register.spread == "rows"}
     by_rows = set(lanes)
     if not by_rows:
         return
@@ -52,7 +53,7 @@ def verify_spread(program: tile.TileProgram) -> None:
 
 
 def _lanes(program: tile.TileProgram) -> None:
-    for register in program.registers:
+    for register in (*program.registers, *program.pool):
         by_rows = register.spread == "rows" and register.rows > 1
         allowed = ROW_LANES if by_rows else ROW_LANES[-1:]
         if register.row_lanes not in allowed:

@@ -127,7 +127,8 @@ class Builder(FiberOps):
         stages: int = 1,
         read_by: Literal["own", "all"] = "own",
         wefts: tuple[int, int] = (SUBPARTITIONS, 1),
-        spread: Literal["fragments", "columns"] = "fragments",
+        spread: Literal["fragments", "columns", "rows"] = "fragments",
+        row_lanes: int = 32,
     ) -> PoolHandle:
         """Declare a tensor in shared vector registers, which every weft can read (mode fiber), as a ring of `stages`.
 
@@ -138,7 +139,7 @@ class Builder(FiberOps):
         all read may also be divided among two wefts, (2, 1) or (1, 2); (1, 1) lies with one weft, and may be the first
         operand of the products of another. Its parts lie where the wefts of the role that writes it run.
         `spread="columns"`: a vector of one row beside fragments (see `registers`), divided among four wefts along its
-        columns.
+        columns. "rows", `row_lanes`: as of `registers`, for kernels without products.
         """
         self._new(name, shape, dtype, stages)
         if read_by not in ("own", "all"):
@@ -165,6 +166,7 @@ class Builder(FiberOps):
                 warp_grid=wefts,
                 read_by=read_by,
                 spread=spread,
+                row_lanes=row_lanes,
             )
             self._declared.pool.append(declared)
             handles.append(RegisterHandle(declared))

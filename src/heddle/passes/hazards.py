@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from heddle.ir.opcodes import Unit
 from heddle.machine.spec import Machine
-from heddle.passes.draft import Draft
+from heddle.passes.draft import BUSY_BIT, Draft
 from heddle.passes.timing import KNOWN_WRITERS, LATE_READERS, LATE_WRITERS, Timing, in_order, is_real, places, timing
 
 Place = tuple[str, int]
@@ -114,6 +115,7 @@ class Hazards:
         self.writes = [places(d.dst, registers) for d in code]
         self.touched = [frozenset(r) | frozenset(w) for r, w in zip(self.reads, self.writes, strict=True)]
         self.labels = {d.label: i for i, d in enumerate(code) if d.label}
+        self.by_bits = _loads_into_channels(code, self.timings)
 
     def solve(self, stalls: list[int], together: Mapping[tuple[int, bool], frozenset[int]]) -> list[Needs]:
         """Sweep until nothing changes. `together[(i, reads)]`: all whose counter is at rest once i's is."""
@@ -191,7 +193,7 @@ class Hazards:
     def _issue(self, index: int, state: State, timed: Timing) -> None:
         for place in self.writes[index]:
             state.ready.pop(place, None)
-            if timed.unit in LATE_WRITERS:
+            if timed.unit in LATE_WRITERS and index not in self.by_bits:
                 state.writers[place] = frozenset({index})
             elif timed.latency and timed.unit not in KNOWN_WRITERS:
                 state.ready[place] = state.now + timed.latency
@@ -206,3 +208,13 @@ class Hazards:
             state.pipes[timed.pipe] = state.now + timed.gap
         elif timed.pipe in state.pipes:
             del state.pipes[timed.pipe]
+
+
+def _loads_into_channels(code: Sequence[Draft], timings: Sequence[Timing | None]) -> frozenset[int]:
+    """Loads from global memory into pool tensors that this role states full: no later instruction waits for them.
+
+    The full bit keeps the next write back until a reader, which waits for the empty bit, has had the datum.
+    """
+    channels = {o.value for draft in code if draft.op == BUSY_BIT and draft.row.bit == "full" for o in draft.src}
+    loads = (i for i, timed in enumerate(timings) if timed is not None and timed.unit is Unit.GLOBAL)
+    return frozenset(i for i in loads if code[i].dst and all(o.value in channels for o in code[i].dst))

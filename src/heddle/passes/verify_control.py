@@ -15,7 +15,7 @@ from heddle.errors import InternalError, SourceLocation, UserError
 from heddle.ir.opcodes import Unit
 from heddle.ir.warp import SCOREBOARDS
 from heddle.machine.spec import Machine
-from heddle.passes.draft import Draft, DraftProgram, RoleDraft
+from heddle.passes.draft import BUSY_BIT, Draft, DraftProgram, RoleDraft
 from heddle.passes.timing import KNOWN_WRITERS, LATE_READERS, LATE_WRITERS, Timing, in_order, is_real, places, timing
 
 Place = tuple[str, int]
@@ -30,12 +30,19 @@ class VerifyControl:
         for role in program.roles:
             timings = [timing(machine, draft.row) if is_real(draft) else None for draft in role.code]
             touched = [_touched(draft, dict(role.registers)) for draft in role.code]
+            held = _held(role)
             skips = any(draft.op in ("SKIP", "BRA.P") for draft in role.code)
             for skips_taken in (False, True) if skips else (False,):
-                replay = _Replay(program, role, timings, touched)
+                replay = _Replay(program, role, timings, touched, held)
                 for index in trace(role.code, skips_taken):
                     replay.step(index)
         return program
+
+
+def _held(role: RoleDraft) -> frozenset[Place]:
+    """Pool registers that the role states full: full bits, not counters, keep it from writing them too early."""
+    stated = (draft.src for draft in role.code if draft.op == BUSY_BIT and draft.row.bit == "full")
+    return frozenset(place for operands in stated for place in places(operands, dict(role.registers)))
 
 
 def trace(code: Sequence[Draft], skips_taken: bool) -> Iterator[int]:
@@ -95,6 +102,7 @@ class _Replay:
     role: RoleDraft
     timings: list[Timing | None]
     touched: list[_Touched]
+    held: frozenset[Place] = frozenset()
     now: int = 0
     pipes: dict[str, int] = field(default_factory=dict)
     writes: dict[Place, _Pending] = field(default_factory=dict)
@@ -156,6 +164,8 @@ class _Replay:
         control = draft.control
         for place in self.touched[index].written:
             self.writes.pop(place, None)
+            if timed.unit is Unit.GLOBAL and place in self.held:
+                continue
             if timed.unit in LATE_WRITERS:
                 self.writes[place] = _Pending(index, None, frozenset({control.write_barrier}))
             elif timed.latency:

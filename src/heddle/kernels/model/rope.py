@@ -15,6 +15,7 @@ from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.reference import angles, rotated
 from heddle.kernels.gemm.rope import TABLE
 from heddle.kernels.gemm.shape import GemmProblem
+from heddle.kernels.model.rope_fiber import FIBER, MOST_HEADS, STEPS, unit_heads
 from heddle.kernels.model.rowwise import (
     ELEMENTS,
     LANE_COLUMNS,
@@ -28,10 +29,6 @@ from heddle.kernels.model.shapes import cast_to
 from heddle.lang import Builder, kernel
 from heddle.machine.spec import Machine
 
-MOST_HEADS = 8
-"""That a CTA takes with one load of cosines and sines."""
-STEPS = 3
-"""Operations for an element: two products and a sum."""
 TILE_REGISTERS = (MOST_HEADS + 1) * LANE_COLUMNS // 2 + LANE_COLUMNS
 """Of a thread: eight heads and the table, 16 bits; one head in fp32."""
 
@@ -64,6 +61,7 @@ class Rope(RowwiseKernel):
     """Pairs of columns of the heads of Q and K, rotated by the position of the row."""
 
     name = "rope"
+    native = dict.fromkeys(RowwiseKernel.architectures, FIBER)
     summary = "Q and K of the rows of a QKV projection, rotated by position, where no GEMM has it in its epilogue"
     parameters = (
         ROWS,
@@ -88,8 +86,7 @@ class Rope(RowwiseKernel):
         """Return the tile program."""
         problem = self.problem(params)
         config = config or self.simt_candidates(machine, params)[0]
-        count = problem.rotated_cols // problem.head_dim
-        heads = next(n for n in range(min(MOST_HEADS, count), 0, -1) if count % n == 0)
+        heads, count = unit_heads(problem), problem.rotated_cols // problem.head_dim
         step = heads * problem.head_dim
         corners = [
             (row, col) for row in range(0, problem.m, config.rows) for col in range(0, problem.rotated_cols, step)

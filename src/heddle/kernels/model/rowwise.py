@@ -36,7 +36,6 @@ class RowwiseKernel(Kernel[RowsConfig]):
     """One launch that reads each row once and writes it once."""
 
     architectures = ("sm_80", "sm_90", "sm_100")
-    native: Mapping[str, Any] = {}
     tile: tuple[TileParameter, ...] = ()
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[RowsConfig]:

@@ -22,15 +22,10 @@ from heddle.kernels.model.rowwise import (
     RowwiseKernel,
 )
 from heddle.kernels.model.shapes import cast_to
+from heddle.kernels.model.silu_mul_fiber import BLOCK, BLOCKS, FIBER, STEPS
 from heddle.lang import Builder, kernel
 from heddle.machine.spec import Machine
 
-BLOCK = 256
-"""Columns that are worked on together: eight of each lane."""
-BLOCKS = 4
-"""Of an item, loaded at once."""
-STEPS = 5
-"""Operations for an element: negate, exponentiate, add, divide, multiply."""
 TILE_REGISTERS = 2 * BLOCKS * LANE_COLUMNS // 2 + 2 * LANE_COLUMNS
 """Of a thread: gates and factors of 16 bits, one block of each in fp32."""
 
@@ -63,6 +58,7 @@ class SiluMul(RowwiseKernel):
     """Y = silu(gate) * factor of the halves of each row."""
 
     name = "silu_mul"
+    native = dict.fromkeys(RowwiseKernel.architectures, FIBER)
     summary = "Y[rows, cols] = silu(H[:, :cols]) * H[:, cols:], where no GEMM has it in its epilogue"
     parameters = (ROWS, Parameter("cols", int, 14336, "columns of Y", small=512), ELEMENTS)
 

@@ -13,6 +13,7 @@ from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._warp import LANES, REGISTER_BYTES
+from heddle.kernels.norm.fiber import FIBER
 from heddle.kernels.norm.reference import reference
 from heddle.kernels.norm.rmsnorm import BLOCK, WORKING_REGISTERS, rmsnorm, row_registers
 from heddle.kernels.norm.shape import TILE, NormConfig, NormProblem
@@ -37,17 +38,19 @@ class RmsNorm(Kernel[NormConfig]):
     )
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
-    native: Mapping[str, Any] = {}
+    native = dict.fromkeys(architectures, FIBER)
 
     def problem(self, params: Mapping[str, Any]) -> NormProblem:
         """Return the checked problem."""
         checked = self.check(params)
-        return NormProblem(**{**checked, "residual": bool(checked["residual"])})
+        problem = NormProblem(**{**checked, "residual": bool(checked["residual"])})
+        _check_alignment(problem)
+        return problem
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[NormConfig]:
         """Return how many rows a CTA may have, as registers hold them."""
         problem = self.problem(params)
-        _check_problem(problem, machine)
+        _check_registers(problem, machine)
         registers = machine.vector_registers * machine.subpartitions
         needed = row_registers(problem) + WORKING_REGISTERS
         return [NormConfig(warps=warps) for warps in WARPS if warps * needed <= registers]
@@ -55,7 +58,7 @@ class RmsNorm(Kernel[NormConfig]):
     def simt_build(self, machine: Machine, params: Mapping[str, Any], config: NormConfig | None = None) -> TileProgram:
         """Return the tile program; without a configuration the first candidate is taken."""
         problem = self.problem(params)
-        _check_problem(problem, machine)
+        _check_registers(problem, machine)
         config = config or self.simt_candidates(machine, params)[0]
         if not 1 <= config.warps <= max(WARPS):
             raise UserError(f"a CTA of rmsnorm has 1 to {max(WARPS)} warps, got {config.warps}")
@@ -75,13 +78,16 @@ class RmsNorm(Kernel[NormConfig]):
         return self.problem(params).flops
 
 
-def _check_problem(problem: NormProblem, machine: Machine) -> None:
+def _check_alignment(problem: NormProblem) -> None:
     if problem.hidden * problem.element_bytes % LOAD_BYTES:
         raise UserError(
             f"rows of {problem.hidden} elements have {problem.hidden * problem.element_bytes} bytes; a lane loads and "
             f"stores {LOAD_BYTES} aligned bytes",
             hint=f"pad hidden to a multiple of {LOAD_BYTES // problem.element_bytes}",
         )
+
+
+def _check_registers(problem: NormProblem, machine: Machine) -> None:
     needed, limit = row_registers(problem) + WORKING_REGISTERS, machine.max_registers_per_thread
     if needed > limit:
         most = (limit - WORKING_REGISTERS) * LANES * REGISTER_BYTES // problem.element_bytes // BLOCK * BLOCK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels._warp import LANES, REGISTER_BYTES
 from heddle.kernels.norm.shape import EPSILON, NormConfig, NormProblem
-from heddle.lang import Builder, GlobalHandle, Item, RegisterHandle, kernel
+from heddle.lang import Builder, GlobalHandle, Index, RegisterHandle, RegisterQuarter, kernel
 
 BLOCK = 256
 """Columns that are worked on together: eight of each lane, which are 16 bytes."""
@@ -33,68 +33,94 @@ def rmsnorm(k: Builder, problem: NormProblem, config: NormConfig, items: dict[st
     other = k.tensor("R", shape, dtype) if problem.residual else None
     total = k.tensor("S", shape, dtype, role="output") if problem.residual else None
     y = k.tensor("Y", shape, dtype, role="output")
-    rows = Rows(k, problem, config, weight)
+    rows = Rows(k, problem, config.warps, weight)
+    row = rows.whole_row("x")
+    parts = [rows.block(f"part{i}") for i in range(2)] if problem.residual else []
     with k.role("row", warps=config.warps, registers=row_registers(problem) + WORKING_REGISTERS):
         for item in k.work():
-            k.load(rows.row, x[item.row, 0])
+            k.load(row, x[item.row, 0])
             if other is not None and total is not None:
-                rows.add(item, other, total)
-            rows.square()
-            rows.store(item, y)
+                rows.add(row, other, total, item.row, parts)
+            rows.square(row)
+            rows.store(row, y, item.row)
 
 
 class Rows:
-    """The rows of a CTA, in registers."""
+    """What the warps of a role have in registers beside their rows, and what they do with a row, block by block.
 
-    def __init__(self, k: Builder, problem: NormProblem, config: NormConfig, weight: GlobalHandle) -> None:
-        self.k, self.problem, self.config, self.weight = k, problem, config, weight
+    `suffix`: of the names of tiles. `factor_rows`: of the tile that weights are widened into.
+    """
+
+    def __init__(
+        self, k: Builder, problem: NormProblem, warps: int, weight: GlobalHandle, suffix: str = "", factor_rows: int = 1
+    ) -> None:
+        self.k, self.problem, self.warps, self.weight, self.suffix = k, problem, warps, weight, suffix
         self.firsts = range(0, blocks(problem) * BLOCK, BLOCK)
-        cols = len(self.firsts) * BLOCK
-        self.row = self._tile("x", config.warps, cols, problem.dtype)
-        self.wide = [self._tile(f"wide{i}", config.warps, BLOCK, "fp32") for i in range(2)]
-        self.squares = self._tile("squares", config.warps, BLOCK, "fp32")
-        self.scale = self._tile("scale", config.warps, 1, "fp32")
-        self.parts = [self._tile(f"part{i}", config.warps, BLOCK, problem.dtype) for i in range(2)]
-        self.weights = [self._tile(f"weight{i}", 1, BLOCK, problem.dtype) for i in range(2)]
-        self.factor = self._tile("factor", 1, BLOCK, "fp32")
+        self.wide = [self._tile(f"wide{i}", warps, BLOCK, "fp32") for i in range(2)]
+        self.squares = self._tile("squares", warps, BLOCK, "fp32")
+        self.scale = self._tile("scale", warps, 1, "fp32")
+        self.factor = self._tile("factor", factor_rows, BLOCK, "fp32")
+        self.declare_weights()
+
+    def declare_weights(self) -> None:
+        """Declare two blocks of weights: one is used while the next is on its way."""
+        self.weights = [self._tile(f"weight{i}", 1, BLOCK, self.problem.dtype) for i in range(2)]
 
     def _tile(self, name: str, rows: int, cols: int, dtype: str) -> RegisterHandle:
-        return self.k.registers(name, (rows, cols), dtype, warps=(self.config.warps, 1), spread="rows")
+        return self.k.registers(name + self.suffix, (rows, cols), dtype, warps=(self.warps, 1), spread="rows")
 
-    def add(self, item: Item, other: GlobalHandle, total: GlobalHandle) -> None:
+    def whole_row(self, name: str) -> RegisterHandle:
+        """Declare a tile of a row for each warp."""
+        return self._tile(name, self.warps, len(self.firsts) * BLOCK, self.problem.dtype)
+
+    def block(self, name: str) -> RegisterHandle:
+        """Declare a tile of a block of each row."""
+        return self._tile(name, self.warps, BLOCK, self.problem.dtype)
+
+    def add(
+        self, row: RegisterHandle, other: GlobalHandle, total: GlobalHandle, at: Index, parts: list[RegisterHandle]
+    ) -> None:
         """Add the residual block by block, the next one on its way, and write the sum."""
         k = self.k
-        k.load(self.parts[0], other[item.row, 0])
+        k.load(parts[0], other[at, 0])
         for index, col in enumerate(self.firsts):
-            part, block = self.parts[index % 2], self.row.columns(col, BLOCK)
-            if col + BLOCK < self.row.tile.cols:
-                k.load(self.parts[(index + 1) % 2], other[item.row, col + BLOCK])
+            part, block = parts[index % 2], row.columns(col, BLOCK)
+            if col + BLOCK < row.tile.cols:
+                k.load(parts[(index + 1) % 2], other[at, col + BLOCK])
             k.elementwise("add", block, block, part)
-            k.store(total[item.row, col], block)
+            k.store(total[at, col], block)
 
-    def square(self) -> None:
+    def square(self, row: RegisterHandle) -> None:
         """The factor of each row: one over the root of its mean square."""
         k, scale = self.k, self.scale
         k.fill(self.squares)
         for index, col in enumerate(self.firsts):
             wide = self.wide[index % 2]
-            k.elementwise("cast", wide, self.row.columns(col, BLOCK))
+            k.elementwise("cast", wide, row.columns(col, BLOCK))
             k.elementwise("fma", self.squares, wide, wide, self.squares)
         k.row_reduce("sum", scale, self.squares)
         k.elementwise("scale", scale, scale, scalars=(1.0 / self.problem.hidden,))
         k.elementwise("add", scale, scale, scalars=(EPSILON,))
         k.elementwise("rsqrt", scale, scale)
 
-    def store(self, item: Item, y: GlobalHandle) -> None:
-        """Scale and weigh the row block by block, weights one block ahead."""
+    def store(self, row: RegisterHandle, y: GlobalHandle, at: Index) -> None:
+        """Scale and weigh the row block by block."""
         k = self.k
-        k.load(self.weights[0], self.weight[0, 0])
+        self.load_weights(0)
         for index, col in enumerate(self.firsts):
             wide = self.wide[index % 2]
-            if col + BLOCK < self.row.tile.cols:
-                k.load(self.weights[(index + 1) % 2], self.weight[0, col + BLOCK])
-            k.elementwise("cast", wide, self.row.columns(col, BLOCK))
+            self.load_weights(index + 1)
+            k.elementwise("cast", wide, row.columns(col, BLOCK))
             k.elementwise("mul", wide, wide, self.scale)
-            k.elementwise("cast", self.factor, self.weights[index % 2])
+            k.elementwise("cast", self.factor, self.block_of_weights(index))
             k.elementwise("mul", wide, wide, self.factor)
-            k.store(y[item.row, col], wide)
+            k.store(y[at, col], wide)
+
+    def load_weights(self, index: int) -> None:
+        """Load a block of weights, if there is one."""
+        if index < len(self.firsts):
+            self.k.load(self.weights[index % 2], self.weight[0, self.firsts[index]])
+
+    def block_of_weights(self, index: int) -> RegisterHandle | RegisterQuarter:
+        """Return where a block of weights is."""
+        return self.weights[index % 2]

@@ -1,0 +1,202 @@
+"""RMS normalisation with FIBER: rows arrive in shared registers while those before them are normalised.
+
+A working weft reads a row twice where it lies in the pool, for its mean square and for the result, and gives it back
+block by block in the second reading: loads of another row fill the blocks meanwhile. With a residual it adds both
+tensors into a row of its own, so that the pool is free again before the row is normalised. Weights are loaded once and
+lie once in the registers of an SM, a quarter in each subpartition, where all working wefts read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heddle.errors import UserError
+from heddle.ir.tile import TileProgram
+from heddle.kernels._limits import check_item_count
+from heddle.kernels._native import NativeKernel, ProgramParams
+from heddle.kernels._rounding import ceil_div
+from heddle.kernels._streams import (
+    TILE,
+    WEFTS,
+    Needs,
+    Slot,
+    StreamConfig,
+    candidates,
+    check_config,
+    stream,
+    unit_items,
+    used_slots,
+)
+from heddle.kernels._warp import LANES
+from heddle.kernels.norm.rmsnorm import BLOCK, WORKING_REGISTERS, Rows, blocks, row_registers
+from heddle.kernels.norm.shape import NormProblem
+from heddle.lang import Builder, GlobalHandle, RegisterHandle, RegisterQuarter, kernel
+from heddle.machine.spec import Machine
+
+BLOCK_REGISTERS = BLOCK // (2 * LANES)
+"""Of a block of weights."""
+
+
+@kernel
+def rmsnorm_fiber(k: Builder, problem: NormProblem, config: StreamConfig, machine: Machine) -> None:
+    """A unit is a row of each of four wefts."""
+    k.flops = problem.flops
+    items, threads = unit_items({"row": range(0, problem.rows, WEFTS)}, config, machine)
+    k.work_items(items, clusters=threads)
+    norm = Norm(k, problem, used_slots(config, items))
+    stream(k, config, items, needs(problem), norm.load, norm.work, norm.begin_load, norm.begin_work)
+
+
+class Weights:
+    """The weights in the pool: block 4 j + q in subpartition q, in stage j of a tensor of four blocks."""
+
+    def __init__(self, k: Builder, problem: NormProblem, groups: Sequence[int]) -> None:
+        count = blocks(problem)
+        self.k, self.source = k, k.tensor("W", (count, BLOCK), problem.dtype)
+        stages, shape = ceil_div(count, WEFTS), (WEFTS, BLOCK)
+        self.tiles = k.pool("weights", shape, problem.dtype, stages=stages, read_by="all", spread="rows")
+        self.ready = [k.pool(f"ready_{g}", shape, problem.dtype, read_by="all", spread="rows")[0] for g in groups]
+        self.seen = [k.registers(f"seen_{g}", shape, problem.dtype, warps=(WEFTS, 1), spread="rows") for g in groups]
+
+    def load(self) -> None:
+        """Load all, and tell the working wefts of each pair that all four wefts have started their loads."""
+        for stage, tile in enumerate(self.tiles.stages):
+            self.k.load(tile, self.source[stage * WEFTS, 0])
+        for ready in self.ready:
+            self.k.fill(ready)
+            self.k.set_busy_bit(ready, "full")
+
+    def wait(self, group: int) -> None:
+        """Wait for the four; empty bits of the weights themselves say when they are there."""
+        for quarter in range(WEFTS):
+            self.k.elementwise("copy", self.seen[group], self.ready[group].quarter(quarter))
+        self.k.set_busy_bit(self.ready[group], "empty")
+
+    def block(self, index: int) -> RegisterQuarter:
+        """Return a block of them."""
+        return self.tiles[index // WEFTS].quarter(index % WEFTS)
+
+
+class PooledRows(Rows):
+    """A pair's working wefts, which read weights from the pool."""
+
+    def __init__(self, k: Builder, problem: NormProblem, source: GlobalHandle, group: int, weights: Weights) -> None:
+        self.pooled = weights
+        super().__init__(k, problem, WEFTS, source, f"_{group}", factor_rows=WEFTS)
+
+    def declare_weights(self) -> None:
+        """Nothing: they are in the pool."""
+
+    def load_weights(self, index: int) -> None:
+        """Nothing: they are in the pool."""
+
+    def block_of_weights(self, index: int) -> RegisterHandle | RegisterQuarter:
+        """Return where a block of weights is."""
+        return self.pooled.block(index)
+
+
+class Norm:
+    """The roles' code."""
+
+    def __init__(self, k: Builder, problem: NormProblem, slots: Sequence[tuple[int, int]]) -> None:
+        self.k = k
+        shape, dtype = (problem.rows, problem.hidden), problem.dtype
+        self.inputs = {"x": k.tensor("X", shape, dtype)}
+        groups = sorted({group for group, _ in slots})
+        self.weights = Weights(k, problem, groups) if shares_weights(problem) else None
+        self.rows: dict[int, Rows] = {}
+        if self.weights is not None:
+            self.rows = {g: PooledRows(k, problem, self.weights.source, g, self.weights) for g in groups}
+        else:
+            source = k.tensor("W", (1, problem.hidden), dtype)
+            self.rows = {g: Rows(k, problem, WEFTS, source, f"_{g}") for g in groups}
+        self.sums: dict[int, RegisterHandle] = {}
+        if problem.residual:
+            self.inputs["r"] = k.tensor("R", shape, dtype)
+            self.total = k.tensor("S", shape, dtype, role="output")
+            self.sums = {group: self.rows[group].whole_row("sum") for group in groups}
+        self.y = k.tensor("Y", shape, dtype, role="output")
+        size = (WEFTS, blocks(problem) * BLOCK)
+        self.pool = {
+            (g, s): [k.pool(f"{name}_{g}_{s}", size, dtype, spread="rows")[0] for name in self.inputs] for g, s in slots
+        }
+
+    def begin_load(self, group: int) -> None:
+        """The first pair loads the weights, for all."""
+        if group == 0 and self.weights is not None:
+            self.weights.load()
+
+    def begin_work(self, group: int) -> None:
+        """Wait for the weights."""
+        if self.weights is not None:
+            self.weights.wait(group)
+
+    def load(self, slot: Slot) -> None:
+        """Load a row, and that of the residual."""
+        for tile, tensor in zip(self.pool[slot.group, slot.stage], self.inputs.values(), strict=True):
+            self.k.load(tile, tensor[slot.at("row"), 0])
+            self.k.set_busy_bit(tile, "full")
+
+    def work(self, slot: Slot) -> None:
+        """Normalise a row."""
+        rows, at, tiles = self.rows[slot.group], slot.at("row"), self.pool[slot.group, slot.stage]
+        row = self._sum(slot) if self.sums else tiles[0]
+        rows.square(row)
+        rows.store(row, self.y, at)
+        if not self.sums:
+            self.k.set_busy_bit(row, "empty")
+
+    def _sum(self, slot: Slot) -> RegisterHandle:
+        """Add the residual block by block, write the sum, and give both back."""
+        k, row, tiles = self.k, self.sums[slot.group], self.pool[slot.group, slot.stage]
+        for col in self.rows[slot.group].firsts:
+            block = row.columns(col, BLOCK)
+            k.elementwise("add", block, *(tile.columns(col, BLOCK) for tile in tiles))
+            k.store(self.total[slot.at("row"), col], block)
+        for tile in tiles:
+            k.set_busy_bit(tile, "empty")
+        return row
+
+
+def shares_weights(problem: NormProblem) -> bool:
+    """Whether weights are whole blocks, which can lie side by side in four subpartitions."""
+    return problem.hidden % BLOCK == 0
+
+
+def needs(problem: NormProblem) -> Needs:
+    """Return the registers of a weft: a row, or two and a sum of one's own; weights once, if they lie in the pool."""
+    row = row_registers(problem)
+    stages = ceil_div(blocks(problem), WEFTS) if shares_weights(problem) else 0
+    return Needs(
+        unit=row * (1 + problem.residual),
+        work=WORKING_REGISTERS + row * problem.residual,
+        once=(stages + 2) * BLOCK_REGISTERS if stages else 0,
+    )
+
+
+def fiber_candidates(problem: NormProblem, machine: Machine) -> list[StreamConfig]:
+    """Return configurations worth trying. Raises UserError where a row does not fit."""
+    found = candidates(needs(problem), ceil_div(problem.rows, WEFTS), machine)
+    if not found:
+        raise UserError(
+            f"a row of {problem.hidden} elements takes {needs(problem).unit} registers of each weft in the pool, which "
+            "no window holds beside the working wefts' own",
+            hint="leave --mode out: today's kernel has a row in registers of its own",
+        )
+    return found
+
+
+def build(problem: NormProblem, config: StreamConfig, machine: Machine, params: ProgramParams) -> TileProgram:
+    """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
+    check_item_count(f"rmsnorm cuts {problem.rows} rows", ceil_div(problem.rows, WEFTS))
+    check_config(config, needs(problem))
+    return rmsnorm_fiber.build(machine.architecture, problem, config, machine, params=params)
+
+
+FIBER = NativeKernel(
+    candidates=fiber_candidates,
+    build=build,
+    tile=TILE,
+    needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
+)
+"""The FIBER-native kernel; the same for all architectures."""
