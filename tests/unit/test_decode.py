@@ -131,9 +131,20 @@ def test_a_part_that_is_not_weighted_is_seen() -> None:
     assert not report.ok
 
 
-def test_a_tile_has_room_for_64_query_heads_of_a_key_head() -> None:
-    with pytest.raises(UserError, match="a tile has 64 rows"):
-        find_kernel("decode_split").problem({"heads_q": 65, "heads_kv": 1, "num_splits": 2})
+@pytest.mark.parametrize(("gpu", "name"), [("a100", "decode_split"), ("h100", "decode_split_fa3")])
+def test_more_query_heads_than_rows_of_a_tile_are_split_too(gpu: str, name: str) -> None:
+    """130 query heads: three tiles of 64 rows, two of 128; each goes through both parts of the keys."""
+    many = {"batch": 1, "heads_q": 130, "heads_kv": 1, "seqlen_kv": 200, "num_splits": 2}
+    row = api.check(name, gpu, **many)
+    assert (row["passed"], row["hazards"]) == (True, [])
+    assert len(pipeline.tile_program(name, machine(gpu), find_kernel(name).check(many)).work.items) == {
+        "a100": 6, "h100": 4,
+    }[gpu]  # fmt: skip
+
+
+def test_tiles_of_query_heads_count_where_splits_are_chosen() -> None:
+    few, many = (launches("a100", batch=2, heads_q=heads, heads_kv=1, seqlen_kv=65536) for heads in (64, 192))
+    assert few[0][1]["num_splits"] > many[0][1]["num_splits"] > 1
 
 
 def test_more_query_heads_than_rows_go_through_all_keys() -> None:

@@ -1,4 +1,4 @@
-"""Are the FIBER-native norm, rotation and gating right at odd sizes, and do loads flow without waiting for each other?"""
+"""Are the FIBER-native norm, rotation and gating right at odd sizes, and do loads flow without waits between them?"""
 
 from __future__ import annotations
 

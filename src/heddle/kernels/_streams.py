@@ -53,11 +53,15 @@ class StreamConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Registers of a weft: `unit` in the pool for a unit, `work` of the working role, `once` for what pairs share."""
+    """Registers of a weft: `unit` in the pool for a unit, `work` of the working role, `once` for what pairs share.
+
+    `least`: stages below which loads stop while a unit is worked on: two where it is given back late.
+    """
 
     unit: int
     work: int
     once: int = 0
+    least: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ def candidates(needs: Needs, units: int, machine: Machine) -> list[StreamConfig]
     for groups in (2, 1):
         pairs = min(groups, each)
         most = min(MOST_STAGES, _stages_that_fit(needs, groups), ceil_div(each, pairs))
-        least = ceil_div(covering_bytes(machine), groups * stage_bytes)
+        least = max(needs.least, ceil_div(covering_bytes(machine), groups * stage_bytes))
         found += [StreamConfig(groups=pairs, stages=stages) for stages in (min(least, most), most) if stages]
     return list(dict.fromkeys(found))
 

@@ -151,7 +151,7 @@ class Builder(FiberOps):
                 hint=f"wefts={DIVISIONS[0]} or {DIVISIONS[1]}, or where all subpartitions read it "
                 f"{', '.join(map(str, DIVISIONS[2:]))}: as many as the role that writes it has",
             )
-        if spread != "fragments":
+        if spread == "columns":
             self._check_vector(name, (read_by, wefts))
         handles = []
         for stage in range(stages):

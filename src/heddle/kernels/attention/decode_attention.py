@@ -120,9 +120,9 @@ def _splits(split: DecodeSplit, one: Mapping[str, Any], params: Mapping[str, Any
         return 1  # the forward kernel takes what a tile of the split kernel does not
     problem = split.problem(one)
     if not asked and isinstance(split, DecodeSplitFA3):
-        asked = split_count_fa3(problem.planes, machine.sms, problem.blocks)
+        asked = split_count_fa3(split.tiles(problem), machine.sms, problem.blocks)
     elif not asked:
-        asked = split_count(problem.planes, machine.sms, problem.blocks, params["release"])
+        asked = split_count(split.tiles(problem), machine.sms, problem.blocks, params["release"])
     return used_splits(problem.blocks, asked)
 
 

@@ -15,6 +15,7 @@ from heddle.kernels._composite import Arrays
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._parameters import TileParameter
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.check import HEAD_DIMS, check_config, complete_sizes
 from heddle.kernels.attention.decode_combine import decode_combine, rows_per_cta
 from heddle.kernels.attention.decode_reference import combination, parts
@@ -82,16 +83,15 @@ class DecodeSplit(DecodePart):
             schedule="fa2", tile_m=SPLIT_ROWS, tile_n=problem.keys, stages=1, groups=groups, order="launch"
         )
 
+    def tiles(self, problem: DecodeProblem) -> int:
+        """Return the tiles of query heads, each of which goes through all splits."""
+        return problem.planes * ceil_div(problem.group, self.tile_of(problem).tile_m)
+
     def problem(self, params: Mapping[str, Any]) -> DecodeProblem:
         """Return the checked problem."""
         problem = super().problem(params)
         tile = self.tile_of(problem)
         problem = replace(problem, block_keys=tile.tile_n)
-        if problem.group > tile.tile_m:
-            raise UserError(
-                f"{problem.group} query heads share keys; a tile has {tile.tile_m} rows",
-                hint="num_splits=1 of decode_attention takes any number: the forward kernel has several tiles of rows",
-            )
         used = used_splits(problem.blocks, problem.num_splits)
         if problem.num_splits != used:
             raise UserError(
@@ -110,14 +110,14 @@ class DecodeSplit(DecodePart):
         """Return the tile program."""
         problem = self.problem(params)
         config = config or self.tile_of(problem)
-        check_item_count(f"{self.name} cuts {problem.planes} heads", problem.planes * problem.num_splits)
+        check_item_count(f"{self.name} cuts {problem.planes} heads", self.tiles(problem) * problem.num_splits)
         return self.program(machine, problem, config, {**self.check(params), "config": config.label()})
 
     def program(
         self, machine: Machine, problem: DecodeProblem, config: AttentionConfig, params: Mapping[str, Any]
     ) -> TileProgram:
         """Return the tile program of a configuration."""
-        return decode_split.build("sm_80", problem, config, split_items(problem), params=params)
+        return decode_split.build("sm_80", problem, config, split_items(problem, config.tile_m), params=params)
 
     def flops(self, params: Mapping[str, Any]) -> int:
         """Return 4 B Hq Skv d."""
@@ -142,7 +142,9 @@ class DecodeSplitFA3(DecodeSplit):
         """Return the tile program of a configuration."""
         check_config(config, split_bytes(problem, config), machine)
         check_split(problem, config, machine)
-        return decode_split_fa3.build(machine.architecture, problem, config, split_items(problem), params=params)
+        return decode_split_fa3.build(
+            machine.architecture, problem, config, split_items(problem, config.tile_m), params=params
+        )
 
 
 class DecodeCombine(DecodePart):

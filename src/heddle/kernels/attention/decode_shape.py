@@ -12,7 +12,7 @@ from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.shape import AttentionProblem
 
 SPLIT_ROWS = 64
-"""Rows of a tile of FlashAttention 2's split kernel: the query heads of a key and value head, the others padding."""
+"""Rows of a tile of FlashAttention 2's split kernel: query heads of a key and value head, the others padding."""
 SPLIT_KEYS = {64: 256, 128: 128, 256: 64}
 """Keys of a block of FlashAttention 2's split kernel, by head size."""
 WHOLE_BLOCKS = 4
@@ -86,26 +86,26 @@ def used_splits(blocks: int, num_splits: int) -> int:
     return ceil_div(blocks, ceil_div(blocks, min(num_splits, blocks)))
 
 
-def split_count(planes: int, sms: int, blocks: int, release: int) -> int:
+def split_count(tiles: int, sms: int, blocks: int, release: int) -> int:
     """Return the splits that FlashAttention 2 takes: the fewest with nearly the fullest last wave of CTAs.
 
     One where tiles alone fill the chip. A count is skipped that cuts blocks as the count before does.
     """
     places = CTAS_PER_SM[release] * sms
-    if planes >= FULL_SHARE * places:
+    if tiles >= FULL_SHARE * places:
         return 1
     counts = range(1, min(MOST_SPLITS, places, blocks) + 1)
-    return _fewest([n for n in counts if n == 1 or ceil_div(blocks, n) != ceil_div(blocks, n - 1)], planes, places)
+    return _fewest([n for n in counts if n == 1 or ceil_div(blocks, n) != ceil_div(blocks, n - 1)], tiles, places)
 
 
-def split_count_fa3(planes: int, sms: int, blocks: int) -> int:
+def split_count_fa3(tiles: int, sms: int, blocks: int) -> int:
     """Return the splits that FlashAttention 3 takes: the same of every count, with one CTA an SM, few blocks whole."""
-    if planes >= FULL_SHARE * sms or blocks <= WHOLE_BLOCKS:
+    if tiles >= FULL_SHARE * sms or blocks <= WHOLE_BLOCKS:
         return 1
-    return _fewest([*range(1, min(MOST_SPLITS, sms, blocks) + 1)], planes, sms)
+    return _fewest([*range(1, min(MOST_SPLITS, sms, blocks) + 1)], tiles, sms)
 
 
-def _fewest(counts: list[int], planes: int, places: int) -> int:
+def _fewest(counts: list[int], tiles: int, places: int) -> int:
     """Return the first count whose last wave is nearly as full as the best."""
-    full = {n: planes * n / places / ceil_div(planes * n, places) for n in counts}
+    full = {n: tiles * n / places / ceil_div(tiles * n, places) for n in counts}
     return next(n for n in counts if full[n] >= GOOD_SHARE * max(full.values()))

@@ -1,10 +1,13 @@
 """Decoding, first launch: attention of the query heads of a key and value head over a part of its keys.
 
-The tile of FlashAttention 2 with 64 rows, of which as many are used as query heads share keys. A CTA writes its O in
+The tile of FlashAttention 2 with 64 rows, of which as many are used as query heads share keys; more than 64 take
+several tiles, each of which goes through the keys. A CTA writes its O in
 fp32, divided by its own sum, and for each row the base-2 logarithm of that sum.
 """
 
 from __future__ import annotations
+
+from itertools import product
 
 from heddle.kernels.attention.decode_shape import DecodeProblem
 from heddle.kernels.attention.shape import AttentionConfig
@@ -56,20 +59,20 @@ class SplitTile(Tile):
         k.store(self.o_global[item.q_plane, item.row, item.part], self.output)
 
 
-def split_items(problem: DecodeProblem) -> Items:
-    """Return one work item a CTA in the order of the grid: splits fastest.
+def split_items(problem: DecodeProblem, tile_rows: int) -> Items:
+    """Return one work item a CTA in the order of the grid: tiles of query heads fastest, then splits.
 
     `last`: first key of its last block; `first`: of its first; `plain`, `more`: blocks but the last.
     """
     keys, each = problem.keys, problem.blocks_per_split
     names = ("q_plane", "kv_plane", "row", "split", "part", "first", "last", "plain", "more", "edge", "masked")
     items: Items = {name: [] for name in names}
-    for plane in range(problem.planes):
-        for split in range(problem.num_splits):
-            first, end = split * each, min((split + 1) * each, problem.blocks)
-            last = (end - 1) * keys
-            more = end - first - 1
-            values = (plane, plane, 0, split, split * problem.head_dim, first * keys, last, more, more, last, 0)
-            for name, value in zip(items, values, strict=True):
-                items[name].append(value)
+    tiles = range(0, problem.group, tile_rows)
+    for plane, split, row in product(range(problem.planes), range(problem.num_splits), tiles):
+        first, end = split * each, min((split + 1) * each, problem.blocks)
+        last = (end - 1) * keys
+        more = end - first - 1
+        values = (plane, plane, row, split, split * problem.head_dim, first * keys, last, more, more, last, 0)
+        for name, value in zip(items, values, strict=True):
+            items[name].append(value)
     return items

@@ -171,6 +171,7 @@ def needs(problem: NormProblem) -> Needs:
         unit=row * (1 + problem.residual),
         work=WORKING_REGISTERS + row * problem.residual,
         once=(stages + 2) * BLOCK_REGISTERS if stages else 0,
+        least=1 if problem.residual else 2,
     )
 
 
