@@ -1,6 +1,6 @@
 """Do both engines agree on every count of the backward pass, where words or bulk copies are added to memory?
 
-The FIBER-native kernel of A100 is of the same registry entry.
+The FIBER-native kernels are of the same registry entry.
 """
 
 from __future__ import annotations
@@ -37,12 +37,19 @@ CASES: list[Any] = [
 
 
 FIBER: list[Any] = [
-    {"batch": 1, "heads_q": 1, "seqlen_q": 70, "seqlen_kv": 64},
+    ("a100", {"batch": 1, "heads_q": 1, "seqlen_q": 70, "seqlen_kv": 64}),
+    ("b200", {"batch": 1, "heads_q": 1, "seqlen_q": 60, "seqlen_kv": 64}),
     pytest.param(
+        "a100",
         {"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 200, "seqlen_kv": 257, "causal": 1, "head_dim": 64},
         marks=pytest.mark.slow,
     ),
-    pytest.param({"batch": 2, "heads_q": 2, "seqlen_q": 256, "seqlen_kv": 128}, marks=pytest.mark.slow),
+    pytest.param("a100", {"batch": 2, "heads_q": 2, "seqlen_q": 256, "seqlen_kv": 128}, marks=pytest.mark.slow),
+    pytest.param(
+        "b200",
+        {"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 500, "seqlen_kv": 257, "causal": 1},
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
@@ -52,9 +59,9 @@ def test_engines_agree(gpu: str, case: dict[str, Any]) -> None:
     agree(compile_kernel("attention_bwd", small, case), small)
 
 
-@pytest.mark.parametrize("case", FIBER, ids=str)
-def test_engines_agree_on_the_fiber_native_kernel(case: dict[str, Any]) -> None:
-    small = dataclasses.replace(machine("a100+fiber"), sms=2)
+@pytest.mark.parametrize(("gpu", "case"), FIBER, ids=str)
+def test_engines_agree_on_the_fiber_native_kernel(gpu: str, case: dict[str, Any]) -> None:
+    small = dataclasses.replace(machine(f"{gpu}+fiber"), sms=2)
     tiles = ATTENTION_BWD.build(small, case, mode="fiber")
     agree(compile_program(tiles, small), small)
 

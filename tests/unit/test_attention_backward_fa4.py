@@ -19,6 +19,20 @@ from heddle.pipeline import compile_kernel
 BLOCK = 128
 BARRIERS = 2048
 """Bytes beside the tiles."""
+COMPILED = {
+    "compute0": (
+        {"MUFU": 64, "F2FP": 64, "FFMA2": 32, "FADD2": 32, "FMUL2": 32, "LDS": 32, "FSEL": 64, "STS": 8}
+        | {"LDTM": 4, "STTM": 4, "BAR.SYNC": 5, "SYNCS.TRYWAIT": 5},
+        439,
+    ),
+    "matrix": ({"UTCHMMA": 40, "UTCBAR": 6, "SYNCS.TRYWAIT": 5}, 298),
+    "reduce": ({"LDTM": 4, "STS": 32, "UTMAREDG": 4, "BAR.SYNC": 8}, 100),
+    "load": ({"UTMALDG": 6}, 70),
+}
+"""Counts of one block of a warp at head size 128, full, and all its instructions, of the open kernel with one CTA.
+
+flash-attn-4 4.0.0b36, FA_DISABLE_2CTA=1, compiled with cutlass-dsl 4.8.1 for sm_100a; its SEL are FSEL here.
+"""
 
 
 def problem(**sizes: Any) -> AttentionProblem:
@@ -31,8 +45,8 @@ def problem(**sizes: Any) -> AttentionProblem:
     "sizes",
     [
         {"heads_q": 1, "seqlen_q": 300, "seqlen_kv": 130},
-        {"heads_q": 2, "heads_kv": 1, "seqlen_q": 100, "seqlen_kv": 129, "causal": 1, "dtype": "bf16"},
-        {"heads_q": 2, "heads_kv": 1, "seqlen_q": 150, "seqlen_kv": 100, "causal": 1, "head_dim": 64},
+        {"heads_q": 2, "heads_kv": 1, "seqlen_q": 150, "seqlen_kv": 100, "causal": 1, "head_dim": 64, "dtype": "bf16"},
+        pytest.param({"heads_q": 2, "heads_kv": 1, "seqlen_q": 100, "seqlen_kv": 129}, marks=pytest.mark.slow),
         pytest.param({"heads_q": 1, "seqlen_q": 70, "seqlen_kv": 256, "head_dim": 64}, marks=pytest.mark.slow),
         pytest.param({"heads_q": 4, "heads_kv": 2, "seqlen_q": 97, "seqlen_kv": 257}, marks=pytest.mark.slow),
         pytest.param({"seqlen_q": 333, "seqlen_kv": 100, "causal": 1}, marks=pytest.mark.slow),
@@ -74,16 +88,12 @@ def test_shared_memory_holds_what_is_stated(sizes: dict[str, Any]) -> None:
     assert shared_bytes(problem(**sizes)) - BARRIERS <= program.shared_memory_bytes <= shared_bytes(problem(**sizes))
 
 
-def test_a_block_has_the_arithmetic_of_the_algorithm_and_little_else() -> None:
+def test_a_block_has_the_instructions_of_the_compiled_kernel() -> None:
     program = compile_kernel("attention_bwd", machine("b200"), {"batch": 1, "heads_q": 1, "seqlen_q": 512})
-    mix = Counter(row.op for row in first_loop(program, "compute0"))
-    of_a_thread = BLOCK * BLOCK // (2 * BLOCK)  # elements: two warp groups share a block
-    assert {op: mix[op] for op in ("MUFU", "F2FP", "FFMA2", "FADD2", "FMUL2")} == {
-        "MUFU": of_a_thread,
-        "F2FP": of_a_thread,  # P and dS, in pairs
-        **dict.fromkeys(("FFMA2", "FADD2", "FMUL2"), of_a_thread // 2),
-    }
-    assert sum(mix.values()) < 1.5 * (2 * of_a_thread + 3 * of_a_thread // 2)
+    for role, (wanted, total) in COMPILED.items():
+        mix = Counter(row.op for row in first_loop(program, role))
+        assert {op: mix[op] for op in wanted} == wanted
+        assert sum(mix.values()) <= total
 
 
 def first_loop(program: WarpProgram, role: str) -> list[Instruction]:
@@ -109,7 +119,6 @@ def test_tiles_go_head_by_head_keys_fastest() -> None:
     of_heads = problem(causal=True, heads_q=2, heads_kv=2, seqlen_kv=300)
     items = backward_items(of_heads, fa4_backward_config(of_heads, machine("b200")))
     assert list(zip(items["q_plane"], items["key"], strict=True)) == [(p, k) for p in range(2) for k in (0, 128, 256)]
-    assert items["cut"] == [0, 0, 1] * 2
 
 
 @pytest.mark.parametrize(

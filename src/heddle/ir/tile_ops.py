@@ -155,10 +155,14 @@ class StoreShared(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadShared(Op):
-    """Shared -> register tile, by plain loads."""
+    """Shared -> register tile, by plain loads.
+
+    `transposed` (mode fiber on sm_100): dst = src.T, 16-bit elements one by one, so that a lane has a column of src.
+    """
 
     dst: str
     src: SharedRef
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ SINCE: dict[type[tile.Op], str] = {
 }
 """The first architecture that has an operation; others are everywhere."""
 ORDER = ("sm_80", "sm_90", "sm_100")
+TURNED_LOADS = ("sm_100", "fiber")
+"""Architecture and mode whose first operands in registers have a row in each lane."""
 
 
 def verify_architecture(program: tile.TileProgram) -> None:
@@ -38,6 +40,7 @@ def verify_architecture(program: tile.TileProgram) -> None:
             raise UserError(f"MmaWait waits for wgmma, which {program.architecture} does not have", where=op.where)
         if isinstance(op, tile.Mma) and op.a_transposed:
             _transposable(program, op)
+        _turned_load(program, op)
         if isinstance(op, tile.StoreShared) and op.transposed and program.architecture == "sm_80":
             raise UserError("a transposed store needs stmatrix, which sm_80 does not have", where=op.where)
         if isinstance(op, tile.Mma) and isinstance(op.acc, tile.TmemRef) != (program.architecture == "sm_100"):
@@ -50,6 +53,15 @@ def verify_architecture(program: tile.TileProgram) -> None:
                     where=op.where,
                     hint="set k.cluster_size",
                 )
+
+
+def _turned_load(program: tile.TileProgram, op: tile.Op) -> None:
+    """Elsewhere ldmatrix turns what it loads, or descriptors do."""
+    if isinstance(op, tile.LoadShared) and op.transposed and (program.architecture, program.mode) != TURNED_LOADS:
+        raise UserError(
+            f"a transposed load is for {TURNED_LOADS[0]} in mode {TURNED_LOADS[1]}, where a lane holds a row",
+            where=op.where,
+        )
 
 
 def _transposable(program: tile.TileProgram, op: tile.Mma) -> None:

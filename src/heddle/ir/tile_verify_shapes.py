@@ -38,7 +38,14 @@ def verify_shapes(program: tile.TileProgram) -> None:
 
 
 def _load(op: tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory, tiles: _Tiles) -> None:
-    _equal("the source", (op.src.rows, op.src.cols), tiles.shape(op.dst), op.where)
+    size = (op.src.rows, op.src.cols)
+    if isinstance(op, tile.LoadShared) and op.transposed:
+        size = size[::-1]
+        if dtype_bytes(tiles.dtype(op.dst)) != TRANSPOSABLE_BYTES:
+            raise UserError(
+                f"a transposed load is of 16-bit elements; {op.dst!r} is {tiles.dtype(op.dst)}", where=op.where
+            )
+    _equal("the source", size, tiles.shape(op.dst), op.where)
 
 
 def _row_reduce(op: tile.RowReduce, tiles: _Tiles) -> None:

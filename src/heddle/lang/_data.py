@@ -42,15 +42,22 @@ class DataOps(SyncOps):
         """Wait until at most `pending` groups of asynchronous copies are on their way."""
         self._emit(tile.CpAsyncWait(pending=pending, where=caller()))
 
-    def load(self, dst: RegisterHandle, src: GlobalBox | SharedBox | TensorMemoryBox) -> None:
-        """Load a register tile from global, shared or tensor memory."""
+    def load(
+        self, dst: RegisterHandle, src: GlobalBox | SharedBox | TensorMemoryBox, *, transposed: bool = False
+    ) -> None:
+        """Load a register tile from global, shared or tensor memory.
+
+        `transposed` (mode fiber on sm_100): a box of 16-bit elements in shared memory, turned, element by element.
+        """
         name, (rows, cols), where = whole_tile(dst, "the destination"), (dst.tile.rows, dst.tile.cols), caller()
+        if transposed and not isinstance(src, SharedBox):
+            raise UserError("transposed is for loads from shared memory", where=where)
         if isinstance(src, GlobalBox):
             check_equal("the source", src.size or (rows, cols), (rows, cols))
             self._emit(tile.LoadGlobal(dst=name, src=src.reference(rows, cols), where=where))
         elif isinstance(src, SharedBox):
-            check_equal("the source", (src.ref.rows, src.ref.cols), (rows, cols))
-            self._emit(tile.LoadShared(dst=name, src=src.ref, where=where))
+            check_equal("the source", (src.ref.rows, src.ref.cols), (cols, rows) if transposed else (rows, cols))
+            self._emit(tile.LoadShared(dst=name, src=src.ref, transposed=transposed, where=where))
         elif isinstance(src, TensorMemoryBox):
             check_equal("the source", (src.ref.rows, src.ref.cols), (rows, cols))
             self._emit(tile.LoadTensorMemory(dst=name, src=src.ref, where=where))

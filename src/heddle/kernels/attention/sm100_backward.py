@@ -29,11 +29,11 @@ def attention_bwd_fa4(
     k.flops = backward_flops(problem)
     k.work_items(items, clusters=len(items["key"]), schedule="launch")
     memory = Memory(k, problem)
-    has = {name: any(items[name]) for name in ("more", "only", "cut")}
+    has = {name: any(items[name]) for name in ("more", "only")}
     with k.role("reduce", warps=GROUP_WARPS, registers=config.reduce_registers):
         reduce(k, problem, memory)
     for group in range(GROUPS):
-        compute, gradients = Compute(k, problem, memory, group, has), Gradients(k, problem, memory, group)
+        compute, gradients = Compute(k, problem, memory, group), Gradients(k, problem, memory, group)
         with k.role(f"compute{group}", warps=GROUP_WARPS, registers=config.compute_registers):
             k.sync()
             for item in k.work():

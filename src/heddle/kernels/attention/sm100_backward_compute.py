@@ -22,8 +22,8 @@ PARTS = ROWS // (GROUPS * PART)
 class Compute:
     """The code of one group for one block of queries after the other."""
 
-    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory, group: int, has: dict[str, bool]) -> None:
-        self.k, self.problem, self.memory, self.group, self.has = k, problem, memory, group, has
+    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory, group: int) -> None:
+        self.k, self.problem, self.memory, self.group = k, problem, memory, group
         self.weights = [self._tile(f"s{part}") for part in range(PARTS)]
         self.rounded = [self._tile(f"p{part}", problem.dtype) for part in range(PARTS)]
         self.gradient = [self._tile(f"dp{part}") for part in range(PARTS)]
@@ -73,26 +73,17 @@ class Compute:
         queries.ring.advance()
 
     def mask(self, item: Item, query: Index) -> None:
-        """Leave out keys beyond the end, where there are any, and, if causal, queries before the key."""
-        k, problem = self.k, self.problem
-
-        def apply() -> None:
-            for part, tile in enumerate(self.weights):
-                k.mask(
-                    tile,
-                    row=item.key,
-                    col=query + self.column(part),
-                    causal=problem.causal,
-                    limit=problem.seqlen_kv,
-                    diagonal=problem.diagonal,
-                    transposed=True,
-                )
-
-        if problem.causal:
-            apply()
-        elif self.has["cut"]:
-            with k.when(item.cut):
-                apply()
+        """Leave out keys beyond the end and, if causal, queries before the key; in every block, as compiled."""
+        for part, tile in enumerate(self.weights):
+            self.k.mask(
+                tile,
+                row=item.key,
+                col=query + self.column(part),
+                causal=self.problem.causal,
+                limit=self.problem.seqlen_kv,
+                diagonal=self.problem.diagonal,
+                transposed=True,
+            )
 
     def make_change(self) -> None:
         """dS^T = P^T (dP^T - row sums), over the columns of dP and into shared memory."""

@@ -92,9 +92,9 @@ def backward_items(problem: AttentionProblem, config: Fa4BackwardConfig) -> dict
     """Return the work items, one list an attribute: blocks of keys of a query head, keys fastest.
 
     q_plane, kv_plane, key: the head and the first key; first: first row of the first block of queries that see the
-    keys; blocks, more: how many there are, and without the first (only: none); cut: the keys end inside of the block.
+    keys; blocks, more: how many there are, and without the first (only: none).
     """
-    names = ("q_plane", "kv_plane", "key", "first", "blocks", "more", "only", "cut")
+    names = ("q_plane", "kv_plane", "key", "first", "blocks", "more", "only")
     items: dict[str, list[int]] = {name: [] for name in names}
     planes = problem.batch * problem.heads_q
     keys, blocks = ceil_div(problem.seqlen_kv, config.tile_n), ceil_div(problem.seqlen_q, config.tile_m)
@@ -103,8 +103,7 @@ def backward_items(problem: AttentionProblem, config: Fa4BackwardConfig) -> dict
         for key in range(0, keys * config.tile_n, config.tile_n):
             first = max(0, key - problem.diagonal) // config.tile_m if problem.causal else 0
             more = blocks - first - 1
-            cut = int(key + config.tile_n > problem.seqlen_kv)
             place = (plane, plane // problem.group, key, first * config.tile_m)
-            for name, value in zip(names, (*place, more + 1, more, int(more == 0), cut), strict=True):
+            for name, value in zip(names, (*place, more + 1, more, int(more == 0)), strict=True):
                 items[name].append(value)
     return items

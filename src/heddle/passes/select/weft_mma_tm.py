@@ -138,9 +138,38 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
             where=writer.where,
         )
     base = stores.shared_base(writer, op.src)
+    if op.transposed:
+        _load_turned(writer, op, base)
+        return
+    lanes = 1 if layout.kind == "vector" else LANES  # all lanes read the same words: one broadcast
     for count, part, memory, target in _shared_pieces(writer, op):
         effect = writer.effect("copy", [memory], [target])
-        writer.emit("LDS", part, (base,), bytes=LANES * REGISTER_BYTES * count, effect=effect)
+        writer.emit("LDS", part, (base,), bytes=lanes * REGISTER_BYTES * count, effect=effect)
+    writer.shared_reads += [whole(value) for value in writer.tile_values(op.dst)]
+
+
+def _load_turned(writer: RoleWriter, op: LoadShared, base: Operand) -> None:
+    """A lane's column of the box: two loads of an element, whose 32 neighbours other lanes have, and a permute."""
+    layout, box = writer.layout(op.dst), writer.shared_access(op.src)
+    elements = REGISTER_BYTES // dtype_bytes(layout.tile.dtype)
+    for band, value in enumerate(writer.tile_values(op.dst)):
+        place = layout.band(band, writer.tile_object(op.dst))
+        for register in range(value.count):
+            halves = [Operand(writer.value("element")) for _ in range(elements)]
+            for half in halves:
+                writer.emit("LDS", half, (base,), bytes=LANES * REGISTER_BYTES // elements)
+            part = replace(place, col=register * elements, cols=elements)
+            read = replace(
+                box,
+                row=box.row + part.col,
+                rows=elements,
+                col=box.col + place.row,
+                cols=place.rows,
+                rank_col=place.rank_row,
+                rank_cols=layout.warps,
+            )
+            effect = writer.effect("copy", [read], [part], transposed=1)
+            writer.emit("PRMT", Operand(value, register), halves, effect=effect)
     writer.shared_reads += [whole(value) for value in writer.tile_values(op.dst)]
 
 

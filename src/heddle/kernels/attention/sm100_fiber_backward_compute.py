@@ -1,0 +1,127 @@
+"""The wefts of the FIBER-native backward pass of B200 that compute, a key a lane: some P, others dS.
+
+As fragments, rounded, both pass to the products in the pool, and P to those that compute dS, too. So the exponentials
+of a step run beside the differences of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heddle.ir.warp_fiber import TENSOR_COLUMNS
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.kernels.attention.sm100_backward_config import ROWS
+from heddle.kernels.attention.sm100_fiber_backward_config import CHANGE_CHUNK, GROUP, LANES, STEP, WEIGHT_CHUNK
+from heddle.kernels.attention.sm100_fiber_backward_memory import Memory, Steps
+from heddle.kernels.attention.softmax import LOG2_E
+from heddle.lang import Builder, Index, Item, RegisterHandle, TensorMemoryHandle
+
+BUFFERS = 2
+"""Chunks in registers: one is computed on while the next is on its way."""
+
+
+class Columns:
+    """What both roles do: take columns of tensor memory and of a row statistic, `size` at a time."""
+
+    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory, name: str, size: int) -> None:
+        self.k, self.problem, self.memory, self.name, self.size = k, problem, memory, name, size
+        self.taken = [self.tile(f"taken{i}") for i in range(BUFFERS)]
+        self.statistics = [self._statistic(f"statistic{i}") for i in range(BUFFERS)]
+
+    def tile(self, name: str, dtype: str = "fp32") -> RegisterHandle:
+        """Declare registers for a chunk."""
+        return self.k.registers(f"{name}_{self.name}", (ROWS, self.size), dtype, warps=(GROUP, 1))
+
+    def _statistic(self, name: str) -> RegisterHandle:
+        return self.k.registers(f"{name}_{self.name}", (1, self.size), "fp32", warps=(GROUP, 1), spread="columns")
+
+    def walk(self, source: TensorMemoryHandle, steps: Steps) -> Iterator[tuple[int, RegisterHandle, RegisterHandle]]:
+        """Yield (first column, columns, their statistics), the next chunk being under way; all are given back."""
+        size = self.size
+        steps.known.wait(steps.ring)
+        chunks = STEP // size
+        self._load(source, steps, 0)
+        for chunk in range(chunks):
+            if chunk + 1 < chunks:
+                self._load(source, steps, chunk + 1)
+            yield chunk * size, self.taken[chunk % BUFFERS], self.statistics[chunk % BUFFERS]
+        steps.used.arrive(steps.ring)
+        steps.ring.advance()
+
+    def _load(self, source: TensorMemoryHandle, steps: Steps, chunk: int) -> None:
+        k, col, end = self.k, chunk * self.size, (chunk + 1) * self.size
+        k.load(self.taken[chunk % BUFFERS], source[:].columns(col, self.size))
+        if end % TENSOR_COLUMNS == 0:
+            k.set_busy_bit(source[:].columns(end - TENSOR_COLUMNS, TENSOR_COLUMNS), "empty")
+        k.load(self.statistics[chunk % BUFFERS], steps.statistics[steps.ring].part(col=col, cols=self.size))
+
+
+class Weights(Columns):
+    """P^T = 2^(S^T scale log2(e) - LSE), masked."""
+
+    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory) -> None:
+        super().__init__(k, problem, memory, "weights", WEIGHT_CHUNK)
+
+    def run(self, item: Item) -> None:
+        """All steps of an item."""
+        for block in self.k.range(item.blocks, name="weighed"):
+            for lane in range(LANES):
+                self.step(item, item.first + block * ROWS + lane * STEP, lane)
+
+    def step(self, item: Item, query: Index, lane: int) -> None:
+        """One step."""
+        k, memory, scale = self.k, self.memory, self.problem.scale * LOG2_E
+        memory.issued[lane].take()
+        for col, scores, lse in self.walk(memory.scores[lane], memory.queries):
+            self.mask(item, query + col, scores)
+            k.elementwise("exp2_scaled_sub", scores, scores, lse, scalars=(scale,))
+            for weights in (memory.weights, memory.factors):
+                k.elementwise("cast", weights.columns(col, self.size), scores)
+        k.set_busy_bit(memory.weights, "full")
+        k.set_busy_bit(memory.factors, "full")
+
+    def mask(self, item: Item, query: Index, scores: RegisterHandle) -> None:
+        """Leave out keys beyond the end and, if causal, queries before the key."""
+        self.k.mask(
+            scores,
+            row=item.key,
+            col=query,
+            causal=self.problem.causal,
+            limit=self.problem.seqlen_kv,
+            diagonal=self.problem.diagonal,
+            transposed=True,
+        )
+
+
+class Changes(Columns):
+    """dS^T = P^T (dP^T - row sums), to the pool and to shared memory."""
+
+    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory) -> None:
+        super().__init__(k, problem, memory, "changes", CHANGE_CHUNK)
+        self.factors = self.tile("factors")
+        self.rounded = [self.tile(f"rounded{i}", problem.dtype) for i in range(BUFFERS)]
+
+    def run(self, item: Item) -> None:
+        """All steps of an item."""
+        for _ in self.k.range(item.blocks, name="changed"):
+            for _ in range(LANES):
+                self.step()
+
+    def step(self) -> None:
+        """One step."""
+        k, memory, ring = self.k, self.memory, self.memory.change_ring
+        memory.gradient_issued.take()
+        memory.change_empty.wait(ring, flip=True)
+        for col, gradient, dpsum in self.walk(memory.gradient, memory.outputs):
+            rounded = self.rounded[col // self.size % BUFFERS]
+            k.elementwise("sub", gradient, gradient, dpsum)
+            k.elementwise("cast", self.factors, memory.factors.columns(col, self.size))
+            k.elementwise("mul", gradient, gradient, self.factors)
+            k.elementwise("cast", rounded, gradient)
+            k.elementwise("copy", memory.changes.columns(col, self.size), rounded)
+            k.store(memory.change[ring].part(col=col, cols=self.size), rounded)
+        k.set_busy_bit(memory.factors, "empty")
+        k.set_busy_bit(memory.changes, "full")
+        k.fence()
+        memory.change_full.arrive(ring)
+        ring.advance()
