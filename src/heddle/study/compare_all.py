@@ -92,7 +92,7 @@ def _gemm(machine: Machine) -> Case:
 
 
 def _other_rates(machine: Machine) -> Iterator[Case]:
-    """Yield the lines with other rates of L2: of the least batch alone, as they change cycles by at most 0.3 % at any."""
+    """Yield the lines with other rates of L2, of the least batch alone: cycles change by at most 0.3 % at any."""
     for rate in L2_BYTES_PER_CYCLE_PER_SM:
         other = machine.replace(l2_bytes_per_cycle_per_sm=rate, name=f"{machine.name} L2 {rate:g} B")
         yield from _attention(other, min(BATCHES))
