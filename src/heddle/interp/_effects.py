@@ -13,11 +13,11 @@ from heddle.interp._arithmetic import Values, dequantized, elementwise, gated, k
 from heddle.interp._arrays import Box, TileArray
 from heddle.interp._boxes import BoxMaker
 from heddle.interp._clocks import Knowledge
-from heddle.interp._events import ASYNCHRONOUS_UNITS, WARPS_PER_GROUP
+from heddle.interp._events import WARPS_PER_GROUP
 from heddle.interp._overlay import Overlays
+from heddle.interp._registers import handed_over, private_objects
 from heddle.interp._warps import Cta, Warp
 from heddle.interp.hazards import HazardList, History, Mode, Site, Touch
-from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Access, DataObject, Effect, WarpProgram
 from heddle.ir.warp_fiber import FIBERS
 
@@ -59,7 +59,8 @@ class Effects:
         self.overlays = Overlays(program.objects)
         self.inputs = {t.name for t in program.tensors if t.role == "input"}
         self.histories: dict[tuple[str, int], History] = {}
-        self.private = _private_objects(program)
+        self.handed_over = handed_over(program)
+        self.private = private_objects(program) - self.handed_over
         self.kinds: Mapping[str, Callable[[Doing], None]] = {
             "copy": self._copy,
             "copy_async": self._copy,
@@ -301,7 +302,8 @@ class Effects:
         array = self._array(doing.warp, description, cta)
         if access.object in self.private:
             return array, box, None
-        owner = doing.warp.index if description.space == "register" else -1
+        own = description.space == "register" and access.object not in self.handed_over
+        owner = doing.warp.index if own else -1
         key = (self.overlays.base(access.object), box.stage, owner)
         history = cta.histories.get(key)
         if history is None:
@@ -336,15 +338,3 @@ class Effects:
             return None
         place = self.program.sources[source]
         return SourceLocation(place.file, place.line)
-
-
-def _private_objects(program: WarpProgram) -> frozenset[str]:
-    """Return register objects that no asynchronous unit touches: the program order of their warp is all they need."""
-    registers = {o.name for o in program.objects if o.space == "register" and o.scope != "cluster"}
-    for instruction in program.instructions:
-        unit = OPCODES[instruction.op].unit
-        if instruction.effect is not None and unit in ASYNCHRONOUS_UNITS:
-            effect = program.effects[instruction.effect]
-            touched = effect.writes if unit is Unit.GLOBAL else (*effect.reads, *effect.writes)
-            registers -= {access.object for access in touched}
-    return frozenset(registers)
