@@ -81,5 +81,5 @@ def _check_config(problem: AttentionProblem, config: FiberBackward80Config, mach
         raise UserError(f"pace must be 1 to {MOST_PACE} cycles, got {config.pace}")
 
 
-SM80_FIBER_BACKWARD = NativeKernel(candidates=candidates, build=build, tile=TILE)
+SM80_FIBER_BACKWARD = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True)
 """The FIBER-native backward pass of A100, its main kernel."""

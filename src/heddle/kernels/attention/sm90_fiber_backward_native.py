@@ -91,5 +91,6 @@ SM90_FIBER_BACKWARD = NativeKernel(
     build=build,
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
+    across=True,
 )
 """The FIBER-native attention backward of H100."""

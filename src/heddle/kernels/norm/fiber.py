@@ -199,5 +199,6 @@ FIBER = NativeKernel(
     build=build,
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
+    across=True,
 )
 """The FIBER-native kernel; the same for all architectures."""
