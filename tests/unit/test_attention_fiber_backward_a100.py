@@ -99,8 +99,8 @@ def test_every_visible_block_is_visited_once_and_masked_where_needed(
     at, config = problem(seqlen_q=queries, seqlen_kv=keys, head_dim=head_dim, causal=causal), CONFIGS[head_dim]
     items, height = fiber_backward_items(at, config), config.tile_m
     for row in (dict(zip(items, values, strict=True)) for values in zip(*items.values(), strict=True)):
-        plain = [row["first"] - i * height for i in range(row["plain"])]
-        masked = [row["edge"] - i * height for i in range(row["masked"])]
+        masked = [row["first"] + i * height for i in range(row["masked"])]
+        plain = [row["edge"] + i * height for i in range(row["plain"])]
         last_key = min(row["col"] + config.tile_n, keys) - 1
         blocks = range(0, queries, height)
         sees = [r for r in blocks if not causal or min(r + height, queries) - 1 + at.diagonal >= row["col"]]
@@ -115,7 +115,7 @@ def test_every_visible_block_is_visited_once_and_masked_where_needed(
     [
         ({"tile_m": 48}, "tile_m is a multiple of 32"),
         ({"groups": 3}, "groups 1 or 2"),
-        ({"stages": 1}, "stages must be 2 to"),
+        ({"stages": 2}, "stages must be 3 to"),
         ({"pace": 16}, "pace must be 1 to 15"),
         ({"groups": 2}, "registers"),
     ],

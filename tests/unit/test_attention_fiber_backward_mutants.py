@@ -13,7 +13,7 @@ from native_mutants import killed_by, mutants
 TILES = problem(seqlen_q=96, seqlen_kv=100)
 QUICK = 60
 """In the quick test every so many of the mutants that the verifier has to reject."""
-REST = 6
+REST = 2
 """In the slow test every so many binds; all meetings and waits."""
 SCHEDULES = 50
 """Random schedules under which a survivor has to be right."""

@@ -16,7 +16,7 @@ from heddle.kernels.attention.sm80_fiber_backward_products import Products, chan
 from heddle.kernels.attention.sm80_fiber_backward_slopes import Slopes, add_dq, slopes_registers
 from heddle.lang import Builder, kernel
 
-COPY_REGISTERS = 16
+COPY_REGISTERS = 24
 """Addresses and counters of the weft that copies."""
 LOAD_REGISTERS = 12
 """Of a weft that makes fragments."""

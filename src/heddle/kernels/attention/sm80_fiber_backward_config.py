@@ -17,7 +17,7 @@ BLOCK_HEAD = 64
 SECTION_BYTES = 16 << 20
 """Q, dO and dQ of the heads that run side by side in causal problems: what L2 keeps of them beside K and V."""
 ACCUMULATOR_BYTES = 4
-"""Of an element of dQ on its way."""
+"""Of an element of dQ on its way, and of a row statistic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,11 @@ class FiberBackward80Config:
     pace: int = 1
 
     @property
+    def ahead(self) -> int:
+        """Blocks that are copied ahead: of two stages, one is loaded turned while the next is loaded."""
+        return self.stages - 2
+
+    @property
     def tile_n(self) -> int:
         """Keys of a FIBER-thread."""
         return self.groups * BLOCK_KEYS
@@ -44,26 +49,27 @@ class FiberBackward80Config:
 
 
 def shared_bytes(problem: AttentionProblem, config: FiberBackward80Config) -> int:
-    """Return the shared memory of a FIBER-thread: K, V, stages of Q and dO, a block of dS on its way."""
+    """Return the shared memory of a FIBER-thread: K, V, a block of dS on its way, stages of Q, dO and statistics."""
     rows = 2 * config.tile_n + 2 * config.stages * config.tile_m
-    return (rows * problem.head_dim + BLOCK_KEYS * config.tile_m) * problem.element_bytes
+    statistics = 2 * config.stages * config.tile_m * ACCUMULATOR_BYTES
+    return (rows * problem.head_dim + BLOCK_KEYS * config.tile_m) * problem.element_bytes + statistics
 
 
 def fiber_backward_items(problem: AttentionProblem, config: FiberBackward80Config) -> dict[str, list[int]]:
     """Return the work items, one list an attribute: blocks of keys of a query head.
 
-    plane, kv_plane, col: the head and its first key. It goes through `steps` blocks of queries, from that at row
-    `first` down: `plain` of them without a mask, then `masked` from row `edge` on. one, more, middle: whether there is
-    one step, whether there are more, and how many beside the first and the last; has_i: whether there is a step i;
-    steady, tail: steps during which a later block is copied, and the others.
+    plane, kv_plane, col: the head and its first key. It goes through `steps` blocks of queries from row `first` on:
+    `masked` of them with a mask, then `plain` from row `edge` on without. one, more, middle: whether there is one step,
+    whether there are more, and how many beside the first and the last; has_i: whether there is a step i; steady, tail:
+    steps during which a later block is copied, and the others.
     """
-    ahead = config.stages - 1
+    ahead = config.ahead
     names = ["plane", "kv_plane", "col", "first", "steps", "plain", "masked", "edge", "one", "more", "middle"]
     names += ["steady", "tail", *(f"has_{step}" for step in range(1, ahead))]
     items: dict[str, list[int]] = {name: [] for name in names}
     for plane, col in key_blocks(problem, config):
         begin, masked, steps = _steps(problem, config, col)
-        first = (begin + steps - 1) * config.tile_m
+        first = begin * config.tile_m
         row = {
             "plane": plane,
             "kv_plane": plane // problem.group,
@@ -72,7 +78,7 @@ def fiber_backward_items(problem: AttentionProblem, config: FiberBackward80Confi
             "steps": steps,
             "plain": steps - masked,
             "masked": masked,
-            "edge": first - (steps - masked) * config.tile_m,
+            "edge": first + masked * config.tile_m,
             "one": int(steps == 1),
             "more": int(steps > 1),
             "middle": max(steps - 2, 0),

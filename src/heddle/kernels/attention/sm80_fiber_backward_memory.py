@@ -1,9 +1,9 @@
 """Memory of the FIBER-native backward pass of A100, and the wefts that copy and load.
 
-One weft copies blocks of Q and dO into shared memory, K and V once. Wefts of three roles make fragments of them: Q and
-dO as they lie, divided along the elements of a head, for S and dP; Q and dO turned, divided along queries among two
-subpartitions each, for dK and dV. All of these meet once a block of queries: then it has come, and the memory of the
-block before is free.
+One weft copies blocks of Q and dO with row statistics into shared memory, K and V once. Wefts of three roles make
+fragments of them: Q and dO as they lie, divided along the elements of a head, for S and dP; Q and dO turned, divided
+along queries among two subpartitions each, for dK and dV. All of these meet once a block of queries, with those that
+read statistics: then it has come, and the memory of the block before the last is free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ TURNING = 2
 """Wefts that load Q or dO turned: each subpartition of two has half of the queries of a step."""
 MEETING = 1
 """The barrier at which wefts that copy and load meet."""
-MEETING_WEFTS = 1 + GROUP + 2 * TURNING
+MEETING_WEFTS = 1 + 2 * TURNING + 2 * GROUP
+STATISTIC_BYTES = 4
+"""That a lane copies: a row statistic of one query."""
 
 
 class Memory:
@@ -34,6 +36,9 @@ class Memory:
         self._declare_global()
         self.kv_shared = [k.shared(name, (config.tile_n, d), dtype) for name in ("k", "v")]
         self.blocks_shared = [k.shared(name, (m, d), dtype, stages=config.stages) for name in ("q", "do")]
+        self.lse_shared, self.dpsum_shared = (
+            k.shared(f"{name}_shared", (1, m), "fp32", stages=config.stages) for name in ("lse", "dpsum")
+        )
         self.ring = k.ring("blocks", config.stages)
         blocks, parts = range(config.groups), range(d // BLOCK_HEAD)
         self.keys, self.values = (
@@ -66,14 +71,14 @@ class Memory:
 
     def copy(self, item: Item, has_steady: bool) -> None:
         """K and V, and all blocks of Q and dO, as far ahead as there are stages."""
-        k, m, ahead = self.k, self.config.tile_m, self.config.stages - 1
+        k, m, ahead = self.k, self.config.tile_m, self.config.ahead
         for shared, source in zip(self.kv_shared, self.kv_global, strict=True):
             k.cp_async(shared[:], source[item.kv_plane, item.col, 0])
         k.cp_async_commit()
         for step in range(ahead):
             if step:
                 with k.when(getattr(item, f"has_{step}")):
-                    self._copy(item, item.first - step * m, step)
+                    self._copy(item, item.first + step * m, step)
             else:
                 self._copy(item, item.first, step)
             k.cp_async_commit()
@@ -83,7 +88,7 @@ class Memory:
             with k.when(item.steady):
                 for block in k.range(item.steady, name="copy_steady"):
                     self._arrived()
-                    self._copy(item, item.first - ahead * m + block * -m, ahead)
+                    self._copy(item, item.first + ahead * m + block * m, ahead)
                     self._next_copy()
         for _ in k.range(item.tail, name="copy_tail"):
             self._arrived()
@@ -93,10 +98,13 @@ class Memory:
     def _copy(self, item: Item, row: Index, ahead: int) -> None:
         for shared, source in zip(self.blocks_shared, self.blocks_global, strict=True):
             self.k.cp_async(shared[self.ring + ahead], source[item.plane, row, 0])
+        for shared, source in ((self.lse_shared, self.lse), (self.dpsum_shared, self.dpsum)):
+            target = shared[self.ring + ahead]
+            self.k.cp_async(target, source[item.plane, 0, row], bytes_per_lane=STATISTIC_BYTES)
 
     def _arrived(self) -> None:
         """The oldest block has come; there is one group of copies a step, even if it is empty."""
-        self.k.cp_async_wait(pending=self.config.stages - 2)
+        self.k.cp_async_wait(pending=self.config.ahead - 1)
         self.meet()
 
     def _next_copy(self) -> None:
@@ -125,12 +133,16 @@ class Memory:
 
     def load_turned(self, item: Item, which: int) -> None:
         """Q (0) or dO (1) turned, block by block."""
-        self.meet()
         fragments = (self.queries_turned, self.gradients_turned)[which]
+        self.meet_late()
         for _ in self.k.range(item.steps, name=f"turn_{which}"):
             self.meet()
             self._give(fragments, self.blocks_shared[which][self.ring])
             self.ring.advance()
+
+    def meet_late(self) -> None:
+        """Begin an item where each block is read after the meeting of the next one: products take it last."""
+        self.meet()
         self.meet()
 
     def _give(self, fragments: RegisterHandle, source: SharedBox) -> None:

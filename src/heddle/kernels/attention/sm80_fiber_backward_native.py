@@ -18,7 +18,8 @@ from heddle.kernels.attention.sm80_fiber_backward_config import (
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
-MAX_STAGES = 4
+MAX_STAGES = 5
+LEAST_STAGES = 3
 STEP = 32
 """Queries of a step: 16 for each of the two subpartitions in which Q and dO lie turned."""
 CONFIGS = {
@@ -30,7 +31,7 @@ MOST_PACE = 15
 TILE = (
     TileParameter("tile_m", int, "queries of a step", "multiples of 32, as registers hold"),
     TileParameter("groups", int, "blocks of 64 keys that a FIBER-thread keeps", "1, 2, as registers hold"),
-    TileParameter("stages", int, "blocks of Q and dO in shared memory", "2 or more, as shared memory holds"),
+    TileParameter("stages", int, "blocks of Q and dO in shared memory", "3 or more, as shared memory holds"),
     TileParameter("pace", int, "least cycles between instructions of wefts that do not multiply", "1 to 15"),
 )
 """What the fields of `FiberBackward80Config` may be, for people."""
@@ -75,8 +76,10 @@ def _check_config(problem: AttentionProblem, config: FiberBackward80Config, mach
             f"tile_m is a multiple of {STEP} queries, groups 1 or 2; got {config.tile_m} and {config.groups}"
         )
     most = _stages_that_fit(problem, config, machine)
-    if not 2 <= config.stages <= most:
-        raise UserError(f"stages must be 2 to {most} for {config.label()}, as shared memory holds; got {config.stages}")
+    if not LEAST_STAGES <= config.stages <= most:
+        raise UserError(
+            f"stages must be {LEAST_STAGES} to {most} for {config.label()}, as shared memory holds; got {config.stages}"
+        )
     if not 1 <= config.pace <= MOST_PACE:
         raise UserError(f"pace must be 1 to {MOST_PACE} cycles, got {config.pace}")
 

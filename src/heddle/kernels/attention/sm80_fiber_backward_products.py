@@ -66,20 +66,22 @@ class Products:
         ]
 
     def tile(self, item: Item, has_one: bool, has_more: bool, has_middle: bool) -> None:
-        """All queries of an item, then dK and dV go to memory."""
+        """All queries of an item, then dK and dV go to memory; sums are cleared while the first products run."""
         k = self.k
-        for sums in (*self.dk, *self.dv):
-            k.fill(sums)
         if has_one:
             with k.when(item.one):
                 self._scores(0, last=True)
         if has_more:
             with k.when(item.more):
                 self._scores(0, last=False)
-                if has_middle:
-                    with k.when(item.middle):
-                        for _ in k.range(item.middle, name="step"):
-                            self._step(following="middle")
+        for sums in (*self.dk, *self.dv):
+            k.fill(sums)
+        if has_middle:
+            with k.when(item.middle):
+                for _ in k.range(item.middle, name="step"):
+                    self._step(following="middle")
+        if has_more:
+            with k.when(item.more):
                 self._step(following="last")
         self._step(following="")
         self._store(item)
@@ -108,23 +110,26 @@ class Products:
                 k.set_busy_bit(second, "empty")
 
     def _gradients(self, b: int, last: bool) -> None:
-        """What P and dS of a block of keys add to dV, dK and dQ; `last`: K is given back."""
-        k, memory, pool = self.k, self.memory, self.pool
-        for sums, first, second in (
-            (self.dv[b], pool.weights, memory.gradients_turned),
-            (self.dk[b], pool.slopes, memory.queries_turned),
-        ):
-            k.mma(sums, first, second, transposed=True)
-            k.set_busy_bit(first, "empty")
-            if b == self.blocks[-1]:
-                k.set_busy_bit(second, "empty")
-        for h in self.parts:
-            self._add_dq(b, h)
-            if last:
-                k.set_busy_bit(memory.keys_turned[b][h], "empty")
-        k.set_busy_bit(pool.turned, "empty")
+        """What P and dS of a block of keys add to dV, dK and dQ; `last`: K is given back.
 
-    def _add_dq(self, b: int, h: int) -> None:
+        Between two parts of dQ is another product, in which the first of them leaves the pool.
+        """
+        memory, pool = self.memory, self.pool
+        self._add(self.dv[b], pool.weights, memory.gradients_turned, b)
+        for h in self.parts[:-1]:
+            self._add_dq(b, h, last)
+        self._add(self.dk[b], pool.slopes, memory.queries_turned, b)
+        self._add_dq(b, self.parts[-1], last)
+        self.k.set_busy_bit(pool.turned, "empty")
+
+    def _add(self, sums: RegisterHandle, first: RegisterHandle, second: RegisterHandle, b: int) -> None:
+        k = self.k
+        k.mma(sums, first, second, transposed=True)
+        k.set_busy_bit(first, "empty")
+        if b == self.blocks[-1]:
+            k.set_busy_bit(second, "empty")
+
+    def _add_dq(self, b: int, h: int, last: bool) -> None:
         """dQ^T grows over the blocks of keys and goes to the pool with the last."""
         k, pool, final = self.k, self.pool, b == self.blocks[-1]
         keys, sums = self.memory.keys_turned[b][h], self.dq_sums[h] if self.dq_sums else None
@@ -141,6 +146,8 @@ class Products:
         )
         if final:
             k.set_busy_bit(pool.dq, "full")
+        if last:
+            k.set_busy_bit(keys, "empty")
 
     def _store(self, item: Item) -> None:
         k, memory = self.k, self.memory

@@ -15,7 +15,7 @@ from heddle.lang import Builder, Index, Item
 
 CHUNK = 16
 """Queries of which a block of dP is taken at a time."""
-SLOPES_REGISTERS = 24
+SLOPES_REGISTERS = 16
 """Registers of a weft that makes P and dS, beside P and statistics: a chunk of dP, addresses, packed elements."""
 
 
@@ -36,19 +36,23 @@ class Slopes:
 
     def tile(self, item: Item, has_plain: bool, has_masked: bool) -> None:
         """All queries of an item."""
-        k, down = self.k, -self.config.tile_m
-        if has_plain:
-            with k.when(item.plain):
-                for block in k.range(item.plain, name="plain"):
-                    self._step(item, item.first + block * down, masked=False)
+        k, m = self.k, self.config.tile_m
+        self.memory.meet_late()
         if has_masked:
             with k.when(item.masked):
                 for block in k.range(item.masked, name="masked"):
-                    self._step(item, item.edge + block * down, masked=True)
+                    self._step(item, item.first + block * m, masked=True)
+        if has_plain:
+            with k.when(item.plain):
+                for block in k.range(item.plain, name="plain"):
+                    self._step(item, item.edge + block * m, masked=False)
 
     def _step(self, item: Item, query: Index, masked: bool) -> None:
-        for register, tensor in ((self.lse, self.memory.lse), (self.dpsum, self.memory.dpsum)):
-            self.k.load(register, tensor[item.plane, 0, query])
+        memory = self.memory
+        memory.meet()
+        self.k.load(self.lse, memory.lse_shared[memory.ring])
+        self.k.load(self.dpsum, memory.dpsum_shared[memory.ring])
+        memory.ring.advance()
         for b in range(self.config.groups):
             self._weigh(item, query, b, masked)
             self._differentiate()
@@ -105,7 +109,7 @@ def add_dq(
 ) -> None:
     """Add dQ^T of all queries of an item to memory, turned, word by word."""
     for block in k.range(item.steps, name="add"):
-        row = item.first + block * -config.tile_m
+        row = item.first + block * config.tile_m
         for col in range(0, problem.head_dim, BLOCK_HEAD):
             k.store(memory.dq[item.plane, row, col], pool.dq, reduce=True, transposed=True)
             k.set_busy_bit(pool.dq, "empty")
