@@ -26,7 +26,11 @@ SLOW = [
     problem(batch=2, heads_q=2, heads_kv=2, seqlen_q=192, seqlen_kv=128),
     problem(seqlen_q=1, seqlen_kv=1),
 ]
-MAPPINGS: list[dict[str, Any]] = [{"dq": "bulk"}, {"slots": 1, "parts": 1}, {"slots": 1, "parts": 1, "dq": "bulk"}]
+MAPPINGS: list[Any] = [
+    (128, {"dq": "bulk"}),
+    pytest.param(64, {"dq": "bulk"}, marks=pytest.mark.slow),
+    pytest.param(64, {"tile_m": 64, "slots": 2, "parts": 1}, marks=pytest.mark.slow),
+]
 LONG = problem(seqlen_q=1024, seqlen_kv=256)
 
 
@@ -36,11 +40,9 @@ def test_gradients_are_right_and_no_hazard_is_found(wanted: Any) -> None:
     assert report.ok, report.lines()
 
 
-@pytest.mark.parametrize(
-    "mapping", [MAPPINGS[0], *(pytest.param(m, marks=pytest.mark.slow) for m in MAPPINGS[1:])], ids=str
-)
-def test_every_mapping_is_right(mapping: dict[str, Any]) -> None:
-    report = checked(problem(), **mapping)
+@pytest.mark.parametrize(("head_dim", "mapping"), MAPPINGS, ids=str)
+def test_every_mapping_is_right(head_dim: int, mapping: dict[str, Any]) -> None:
+    report = checked(problem(head_dim=head_dim), **mapping)
     assert report.ok, report.lines()
 
 

@@ -1,5 +1,6 @@
 """Does `direction` of attention ask for the launches that an architecture has, fed by what comes before them?"""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,13 @@ def test_an_architecture_without_a_backward_pass_says_so(monkeypatch: pytest.Mon
     monkeypatch.delitem(passes.LAUNCHES, "sm_100", raising=False)
     with pytest.raises(UserError, match="backward pass of attention is not modelled for b200"):
         composites.questions(request("attention", "b200", texts={**SIZES, "direction": "bwd"}))
+
+
+@pytest.mark.parametrize("direction", ["bwd", "fwd+bwd"])
+def test_a_type_without_gradients_is_refused_by_direction(direction: str) -> None:
+    sizes = {**SIZES, "direction": direction, "dtype": "fp8_e4m3"}
+    with pytest.raises(UserError, match=rf"direction={re.escape(direction)} takes fp16 and bf16, got dtype=fp8_e4m3"):
+        request("attention", "h100", texts=sizes)
 
 
 def test_the_forward_kernel_is_not_taken_for_a_backward_pass() -> None:

@@ -22,6 +22,8 @@ from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
 Direction = Literal["bwd", "fwd+bwd"]
+DTYPES = ("fp16", "bf16")
+"""Types of the gradients' kernels."""
 
 
 class AttentionPasses(Composite):
@@ -39,7 +41,12 @@ class AttentionPasses(Composite):
         return tuple(LAUNCHES)
 
     def steps(self, machine: Machine, params: Mapping[str, Any], mode: str) -> tuple[Step, ...]:
-        """Return the launches. Raises UserError where the architecture has no backward pass."""
+        """Return the launches. Raises UserError where the architecture has no backward pass, or none in the type."""
+        if params["dtype"] not in DTYPES:
+            raise UserError(
+                f"attention with direction={self.direction} takes {' and '.join(DTYPES)}, got dtype={params['dtype']}",
+                hint="the forward pass alone (direction=fwd) takes fp8_e4m3 on some GPUs",
+            )
         if machine.architecture not in LAUNCHES:
             names = ", ".join(LAUNCHES) or "no architecture"
             raise UserError(

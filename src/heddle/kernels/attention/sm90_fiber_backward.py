@@ -27,15 +27,17 @@ from heddle.lang import Builder, GlobalHandle, kernel
 
 
 def stations(config: FiberBackwardConfig) -> list[Station]:
-    """Return a cycle of products: S and dP of a block of keys, between them dV, dK and dQ of what is differentiated."""
+    """Return a cycle of products: S and dP of a block of keys, then dV, dK and dQ of what has been differentiated."""
     found = []
     for half in range(HALVES):
         before = (half - 1) % HALVES
         values = f"dv{before}" if config.slots > 1 else "dv"
-        scores, gradients = Station("rows", f"s{half}"), Station("rows", f"dp{half}")
-        sums = Station(values, f"dv{before}"), Station("dk", f"dk{before}")
-        # P has to leave its only place before the next one is written
-        found += [scores, gradients, *sums] if config.slots > 1 else [scores, sums[0], gradients, sums[1]]
+        found += [
+            Station("rows", f"s{half}"),
+            Station("rows", f"dp{half}"),
+            Station(values, f"dv{before}"),
+            Station("dk", f"dk{before}"),
+        ]
         if half < config.parts:
             found.append(Station("dq", f"dq{half}"))
     return found

@@ -24,10 +24,8 @@ LANES_OF_SM = 128
 """Elements of 32 bits in a vector register of each subpartition."""
 COPY_REGISTERS = 4
 """Registers of a role that copies."""
-ROWS_REGISTERS = 8
+ROWS_REGISTERS = 16
 """Registers of the role that makes P and dS, beside its tiles: addresses, what is packed."""
-MASK_REGISTERS = 8
-"""What it needs more where keys or queries are left out."""
 KEY_REGISTERS = 4
 """Registers of a role that makes dK or dV, beside its sums: addresses, and what is packed on the way to memory."""
 QUERY_REGISTERS = 4
@@ -92,9 +90,12 @@ def registers(problem: AttentionProblem, config: FiberBackwardConfig) -> dict[st
     tile = BLOCK * config.tile_m // LANES_OF_SM
     head = BLOCK * problem.head_dim // LANES_OF_SM
     rows, cols = dq_shape(problem, config)
-    masked = problem.causal or problem.seqlen_kv % config.tile_n > 0
-    more = ROWS_REGISTERS + (MASK_REGISTERS if masked else 0)
-    own = {"load": COPY_REGISTERS, "add": COPY_REGISTERS, "statistics": COPY_REGISTERS, "rows": 2 * tile + more}
+    own = {
+        "load": COPY_REGISTERS,
+        "add": COPY_REGISTERS,
+        "statistics": COPY_REGISTERS,
+        "rows": 2 * tile + ROWS_REGISTERS,
+    }
     values = {"dv0": head, "dv1": head} if config.slots > 1 else {"dv": HALVES * head}
     own |= {name: count + KEY_REGISTERS for name, count in (values | {"dk": HALVES * head}).items()}
     return own | {"dq": rows * cols // LANES_OF_SM + QUERY_REGISTERS}

@@ -60,30 +60,35 @@ class Rows:
         """A block of queries, from row `masked` on if some elements do not take part."""
         k, memory = self.k, self.memory
         memory.queries.wait()
+        self._multiply_scores(0)
+        memory.outputs.wait()
         for half in range(HALVES):
-            self._multiply(half)
+            self._multiply_gradient(half)
             if masked is not None:
                 self._mask(item, masked, half)
             self._exponentials(half)
-            if half == 0:
-                memory.gradient_empty.wait(memory.gradient_ring, flip=True)
             self._differentiate(half)
+            if half < HALVES - 1:  # S may be overwritten before dS has left
+                self._multiply_scores(half + 1)
+            self._store(half)
         memory.queries.release()
         memory.outputs.release()
         k.fence()
         memory.gradient_full.arrive(memory.gradient_ring)
         memory.gradient_ring.advance()
 
-    def _multiply(self, half: int) -> None:
-        """Start S and dP of a block of keys, each when its turn has come."""
-        k, memory, turns = self.k, self.memory, self.turns
+    def _multiply_scores(self, half: int) -> None:
+        """Start S of a block of keys when its turn has come."""
+        memory, turns = self.memory, self.turns
         turns.begin(f"s{half}")
-        k.mma(self.scores, self._own(memory.keys.current, half), memory.queries.current, accumulate=False)
+        self.k.mma(self.scores, self._own(memory.keys.current, half), memory.queries.current, accumulate=False)
         turns.end(f"s{half}")
-        if half == 0:
-            memory.outputs.wait()
+
+    def _multiply_gradient(self, half: int) -> None:
+        """Start dP of a block of keys when its turn has come."""
+        memory, turns, values = self.memory, self.turns, self._own(self.memory.values.current, half)
         turns.begin(f"dp{half}")
-        k.mma(self.weights_gradient, self._own(memory.values.current, half), memory.outputs.current, accumulate=False)
+        self.k.mma(self.weights_gradient, values, memory.outputs.current, accumulate=False)
         turns.end(f"dp{half}")
 
     @staticmethod
@@ -118,8 +123,8 @@ class Rows:
         self.weights[half].end_write()
 
     def _differentiate(self, half: int) -> None:
-        """dS = P (dP - rowsum(dO O)), rounded to the pool for dK, and to shared memory, transposed, for dQ."""
-        k, memory, dpsum = self.k, self.memory, self.statistics.dpsum
+        """dS = P (dP - rowsum(dO O)), rounded to the pool for dK a quarter later."""
+        k, dpsum = self.k, self.statistics.dpsum
         for quarter in range(GROUP):
             part = self._part(self.weights_gradient, quarter)
             k.elementwise("sub", part, part, dpsum.quarter(quarter))
@@ -128,8 +133,14 @@ class Rows:
                 self._round(self.gradients[half], self.weights_gradient, quarter - 1)
         if half == HALVES - 1:
             k.set_busy_bit(dpsum, "empty")
+
+    def _store(self, half: int) -> None:
+        """The last of dS to the pool, and all of it to shared memory, transposed, for dQ."""
+        k, memory = self.k, self.memory
         self._round(self.gradients[half], self.weights_gradient, GROUP - 1)
         self.gradients[half].end_write()
+        if half == 0:
+            memory.gradient_empty.wait(memory.gradient_ring, flip=True)
         columns = memory.gradient[memory.gradient_ring].part(col=half * BLOCK, cols=BLOCK)
         k.store(columns, self.weights_gradient, transposed=True)
 
