@@ -11,8 +11,8 @@ from agreement import differences
 from heddle.ir.warp_text import parse_program, print_program
 from heddle.ir.warp_verify import verify
 from heddle.kernels.gemm.sm80_fiber_config import FiberGemm80Config
+from heddle.kernels.w4a16 import sm90_fiber_config, sm100_fiber_config
 from heddle.kernels.w4a16.shape import W4Config
-from heddle.kernels.w4a16.sm90_fiber_config import TurnedConfig
 from heddle.pipeline import compile_kernel
 from heddle.sim import simulate
 from heddle.sim.reference import simulate_reference
@@ -20,10 +20,15 @@ from heddle.study.requests import request
 
 TODAY = W4Config(tile_m=32, tile_n=128, stages=3, warps=4)
 NATIVE = FiberGemm80Config(tile_m=64, tile_n=64, stages=2)
-TURNED = TurnedConfig(tokens=64, stages=2, groups=2)
 SIZES = {"m": 20, "n": 136, "k": 256}
 
 
+CONFIGS: dict[str, Any] = {
+    "a100": NATIVE,
+    "h100": sm90_fiber_config.TurnedConfig(tokens=64, stages=2, groups=2),
+    "b200": sm100_fiber_config.TurnedConfig(tokens=64, stages=2),
+}
+BY_WGMMA = W4Config(tile_m=64, tile_n=128, stages=2, warps=8)
 SCHEMES = ("awq", "aqlm_1x16", "aqlm_2x8")
 CASES: list[Any] = [
     ("a100", "aqlm_1x16", "simt"),
@@ -32,18 +37,20 @@ CASES: list[Any] = [
         for case in (
             ("a100", "awq", "simt"),
             ("a100", "aqlm_2x8", "simt"),
-            *((gpu, scheme, "fiber") for gpu in ("a100", "h100") for scheme in SCHEMES),
+            *(("h100", scheme, "wgmma") for scheme in SCHEMES),
+            *((gpu, scheme, "fiber") for gpu in CONFIGS for scheme in SCHEMES),
         )
     ),
 ]
-CONFIGS = {"a100": NATIVE, "h100": TURNED}
 
 
 @pytest.mark.parametrize(("gpu_name", "scheme", "mode"), CASES)
 def test_engines_agree(gpu_name: str, scheme: str, mode: str) -> None:
+    config, params = CONFIGS[gpu_name] if mode == "fiber" else TODAY, {**SIZES, "scheme": scheme}
+    if mode == "wgmma":
+        config, params, mode = BY_WGMMA, {**params, "implementation": mode}, "simt"
     gpu = dataclasses.replace(request("w4a16", gpu_name, mode=mode, texts=SIZES).machine, sms=2)
-    params = {**SIZES, "scheme": scheme}
-    program = compile_kernel("w4a16", gpu, params, CONFIGS[gpu_name] if mode == "fiber" else TODAY, mode)
+    program = compile_kernel("w4a16", gpu, params, config, mode)
     verify(program, gpu)
     assert parse_program(print_program(program)) == program
     options: dict[str, Any] = {"mode": "chip", "l2_state": "cold"}

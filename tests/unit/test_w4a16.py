@@ -73,6 +73,40 @@ def test_later_gpus_run_the_same_code(gpu: str, scheme: str) -> None:
     assert (row["passed"], row["hazards"]) == (True, [])
 
 
+BY_WGMMA = {"implementation": "wgmma", "tile_m": 128, "tile_n": 128, "warps": 8, "stages": 3}
+
+
+@pytest.mark.parametrize("scheme", ["awq", "aqlm_1x16", "aqlm_2x8"])
+def test_weights_as_first_operand_of_wgmma_are_right(scheme: str) -> None:
+    row = check(request("w4a16", "h100", texts={**BY_WGMMA, "m": 130, "n": 200, "k": 512, "scheme": scheme}))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_a_warp_unpacks_for_wgmma_what_it_multiplies_and_nothing_twice() -> None:
+    config = W4Config(tile_m=256, tile_n=128, stages=3, warps=8)
+    params = {"m": 256, "n": 256, "k": 1024, "implementation": "wgmma"}
+    program = pipeline.compile_kernel("w4a16", machine("h100"), params, config)
+    mix = Counter(row.op for row in program.instructions)
+    words = 128 * 64 // 8 // 32 // 8  # of a lane and block: two before the loop, two in it
+    assert (mix["HMUL2"], mix["HADD2"], mix["LOP3"] >= 16 * words) == (16 * words, 24 * words, True)
+    assert mix["HGMMA"] == 4 * 4
+
+
+@pytest.mark.parametrize(
+    ("gpu", "params", "text"),
+    [
+        ("a100", {}, "sm_90 only"),
+        ("h100", {"k": 192, "group": 64}, "steps of 128"),
+        ("h100", {"tile_n": 96}, "tile_n of"),
+    ],
+    ids=str,
+)
+def test_what_wgmma_cannot_run_is_refused_by_name(gpu: str, params: dict[str, int], text: str) -> None:
+    texts = {**BY_WGMMA, "m": 128, "n": 128, "k": 512, **params}
+    with pytest.raises(UserError, match=text):
+        check(request("w4a16", gpu, texts=texts))
+
+
 def test_a_slice_of_look_ups_is_right_where_all_stages_are_on_their_way_at_once() -> None:
     row = check(
         request("w4a16", "a100", texts={**SMALL, "m": 9, "n": 136, "k": 256, "scheme": "aqlm_1x16", "split_k": 2})

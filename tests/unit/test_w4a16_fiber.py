@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from heddle import pipeline
 from heddle.errors import UserError
 from heddle.kernels.gemm.sm80_fiber_config import FiberGemm80Config
 from heddle.kernels.registry import find_kernel
+from heddle.kernels.w4a16 import sm90_fiber_config, sm100_fiber_config
 from heddle.study.checks import check
 from heddle.study.requests import request
 
@@ -45,6 +47,24 @@ def test_weights_as_rows_are_right_on_h100(extra: dict[str, int | str]) -> None:
     assert (row["passed"], row["hazards"]) == (True, [])
 
 
+@pytest.mark.parametrize("scheme", ["awq", "aqlm_1x16", "aqlm_2x8"])
+def test_weights_as_rows_are_right_on_b200(scheme: str) -> None:
+    texts = {**TURNED, "n": 264, "scheme": scheme}  # two tiles of an item, and one that has no second
+    row = check(request("w4a16", "b200", mode="fiber", texts=texts))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+@pytest.mark.parametrize(("gpu", "weights"), [("h100", "weights_0"), ("b200", "make")])
+def test_a_word_of_weights_takes_the_instructions_of_compiled_code(gpu: str, weights: str) -> None:
+    """Compiled for sm_90 and sm_100 16 words are 96 HADD2, 64 LOP3 (sm_100: 83), 64 HMUL2, 32 HFMA2 and 16 SHF (27)."""
+    mix = role_mixes("awq", gpu)
+    words = mix[weights]["HMUL2"] // 4
+    expected = {"HADD2": 96, "LOP3": 64, "HMUL2": 64, "HFMA2": 32, "SHF": 16}
+    for op, count in expected.items():
+        assert mix[weights][op] == pytest.approx(words * count / 16, rel=0.15), op
+    assert not any(roles["HMUL2"] for name, roles in mix.items() if not name.startswith(weights[:4]))
+
+
 @pytest.mark.parametrize(
     ("scheme", "entry"), [("aqlm_1x16", {"LDG": 16, "HADD2": 0}), ("aqlm_2x8", {"LDS": 32, "HADD2": 64})]
 )
@@ -58,11 +78,18 @@ def test_each_weft_looks_up_a_quarter_of_a_block(scheme: str, entry: dict[str, i
     assert mix["multiply"]["HMUL2"] == 0
 
 
-def role_mixes(scheme: str) -> dict[str, Counter[str]]:
-    """Return the opcodes of each role of the kernel on A100 in tiles of 128 x 128."""
+CONFIGS: dict[str, Any] = {
+    "a100": FiberGemm80Config(tile_m=128, tile_n=128, stages=3),
+    "h100": sm90_fiber_config.TurnedConfig(tokens=128, stages=3),
+    "b200": sm100_fiber_config.TurnedConfig(tokens=128, stages=3),
+}
+
+
+def role_mixes(scheme: str, gpu: str = "a100") -> dict[str, Counter[str]]:
+    """Return the opcodes of each role of the kernel in tiles of 128 x 128."""
     texts = {"m": 128, "n": 128, "k": 1024, "scheme": scheme}
-    asked = request("w4a16", "a100", mode="fiber", texts=texts)
-    config = FiberGemm80Config(tile_m=128, tile_n=128, stages=3)
+    asked = request("w4a16", gpu, mode="fiber", texts=texts)
+    config = CONFIGS[gpu]
     program = pipeline.compile_kernel("w4a16", asked.machine, asked.params, config, "fiber")
     roles = {role.name: role.entry for role in program.roles}
     ends = [*sorted(roles.values()), len(program.instructions)]

@@ -13,7 +13,7 @@ from heddle.interp.check import CheckReport, check
 from heddle.ir.warp import WarpProgram
 from heddle.kernels.gemm.sm80_fiber_config import FiberGemm80Config
 from heddle.kernels.registry import find_kernel
-from heddle.kernels.w4a16.sm90_fiber_config import TurnedConfig
+from heddle.kernels.w4a16 import sm90_fiber_config, sm100_fiber_config
 from heddle.machine import Machine
 from heddle.study.requests import request
 from native_mutants import killed_by, mutants
@@ -23,11 +23,14 @@ CASES: dict[tuple[str, str], Any] = {
     ("a100", "awq"): FiberGemm80Config(tile_m=64, tile_n=64, stages=2),
     ("a100", "aqlm_1x16"): FiberGemm80Config(tile_m=64, tile_n=64, stages=2),
     ("a100", "aqlm_2x8"): FiberGemm80Config(tile_m=64, tile_n=64, stages=2),
-    ("h100", "awq"): TurnedConfig(tokens=64, stages=2, groups=2),
-    ("h100", "aqlm_1x16"): TurnedConfig(tokens=128, stages=2, groups=1),
-    ("h100", "aqlm_2x8"): TurnedConfig(tokens=64, stages=2, groups=2),
+    ("h100", "awq"): sm90_fiber_config.TurnedConfig(tokens=64, stages=2, groups=2),
+    ("h100", "aqlm_1x16"): sm90_fiber_config.TurnedConfig(tokens=128, stages=2, groups=1),
+    ("h100", "aqlm_2x8"): sm90_fiber_config.TurnedConfig(tokens=64, stages=2, groups=2),
+    ("b200", "awq"): sm100_fiber_config.TurnedConfig(tokens=64, stages=2),
+    ("b200", "aqlm_1x16"): sm100_fiber_config.TurnedConfig(tokens=64, stages=2),
+    ("b200", "aqlm_2x8"): sm100_fiber_config.TurnedConfig(tokens=64, stages=2),
 }
-"""Configurations of small tiles: two of them on one SM."""
+"""Configurations of small tiles: one or two of them on one SM."""
 SCHEDULES = 20
 """Random schedules under which a survivor has to be right."""
 EVERY = 2

@@ -125,7 +125,8 @@ class LoadGlobal(Op):
 class StoreGlobal(Op):
     """Register tile -> global, by plain stores or atomic adds; from column `src_col` of the register tile on.
 
-    `transposed`: dst = src.T, of matrix fragments with 32-bit elements, each of which has an address of its own.
+    `transposed`: dst = src.T, of matrix fragments with 32-bit elements, each of which has an address of its own, or of
+    rows of lanes (sm_100) as 16-bit elements, a column at a time.
     """
 
     dst: GlobalRef

@@ -81,7 +81,7 @@ class DataOps(SyncOps):
         `by_element` stores 16-bit elements one by one, as code does whose layout has no wider stores; `transposed`
         stores the transposed tile (sm_90 on); `thread_order` stores 32-bit elements in whatever order the threads have
         them, without bank conflicts, for a bulk copy to memory that is kept in the same order. Matrix fragments go to
-        global memory `transposed`, too.
+        global memory `transposed`, too, and rows of lanes (sm_100) as 16-bit elements.
         """
         (name, col, rows, cols), where = register_operand(src, "the source"), caller()
         size = (cols, rows) if transposed else (rows, cols)

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
+from heddle.kernels.w4a16 import sm90_wgmma_config
 from heddle.kernels.w4a16.candidates import candidates
 from heddle.kernels.w4a16.check import check_config, check_problem
 from heddle.kernels.w4a16.items import work_items
 from heddle.kernels.w4a16.native import NATIVE
 from heddle.kernels.w4a16.reference import reference
-from heddle.kernels.w4a16.shape import GROUPS, SCHEMES, TILE, W4Config, W4Problem
+from heddle.kernels.w4a16.shape import GROUPS, IMPLEMENTATIONS, SCHEMES, TILE, W4Config, W4Problem
 from heddle.kernels.w4a16.sm80_aqlm import aqlm_sm80
 from heddle.kernels.w4a16.sm80_awq import awq_sm80
+from heddle.kernels.w4a16.sm90_wgmma import w4_sm90_wgmma
 from heddle.machine.spec import Machine
 
 
@@ -38,7 +40,11 @@ class W4Gemm(Kernel[W4Config]):
             "group", int, 128, "weights of a column that share a scale and a zero point", choices=GROUPS, small=128
         ),
         Parameter("dtype", str, "fp16", "type of A, of scales and zero points, and of C", choices=("fp16",)),
-    )
+        Parameter(
+            "implementation", str, "mma.sync", "of today's kernel: mma.sync on every GPU, or wgmma (H100)",
+            choices=IMPLEMENTATIONS,
+        ),
+    )  # fmt: skip
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
     native: Mapping[str, Any] = NATIVE
@@ -51,16 +57,24 @@ class W4Gemm(Kernel[W4Config]):
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[W4Config]:
         """Return the tiles worth trying on a machine."""
-        return candidates(self.problem(params), machine)
+        problem = self.problem(params)
+        if problem.implementation == "wgmma":
+            return sm90_wgmma_config.candidates(problem, machine)
+        return candidates(problem, machine)
 
     def simt_build(self, machine: Machine, params: Mapping[str, Any], config: W4Config | None = None) -> TileProgram:
         """Return the tile program; without a configuration the first candidate is taken."""
         problem = self.problem(params)
-        config = config or candidates(problem, machine)[0]
+        config = config or self.simt_candidates(machine, params)[0]
+        names = {**self.check(params), "config": config.label()}
+        if problem.implementation == "wgmma":
+            sm90_wgmma_config.check_config(problem, config, machine)
+            tiles = sm90_wgmma_config.tiles_of(problem, config)
+            return w4_sm90_wgmma.build("sm_90", problem, tiles, machine.sms // tiles.cluster, params=names)
         check_config(problem, config, machine)
         items = work_items(problem, config, machine)
         kernel = aqlm_sm80 if problem.looks_up else awq_sm80
-        return kernel.build("sm_80", problem, config, items, params={**self.check(params), "config": config.label()})
+        return kernel.build("sm_80", problem, config, items, params=names)
 
     def reference(
         self, params: Mapping[str, Any], seed: int = 0

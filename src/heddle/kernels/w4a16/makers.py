@@ -23,10 +23,11 @@ BOOK_BARRIER = 1
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How codes and values of columns are divided among the wefts."""
+    """How codes and values of columns are divided among warps; `all_targets`: the same warps make all targets."""
 
     code_spread: Literal["summed", "second"]
     warps: tuple[int, int]
+    all_targets: bool = False
 
 
 ALONG_K = Form("summed", (GROUP, 1))
@@ -44,8 +45,11 @@ class Target:
 class Maker:
     """What is common: packed weights, and values of columns. `columns` of W are made in each target.
 
-    `rank_columns`: columns of W between the CTAs of a cluster.
+    `rank_columns`: columns of W between the CTAs of a cluster. `tile`: the suffix of a tile's attributes where a work
+    item has several.
     """
+
+    tile = ""
 
     def __init__(
         self,
@@ -78,13 +82,18 @@ class Maker:
 
     def load_codes(self, item: Item, row: Index | int, number: int) -> None:
         """Load the codes of a block, for a target."""
-        self.k.load(self.codes[number], self.packed[row, self._column(item.packed_col, number, self.of_column)])
+        col = self._column(self._attribute(item, "packed_col"), number, self.of_column)
+        self.k.load(self.codes[number], self.packed[row, col])
 
     def load_value(
         self, value: RegisterHandle, tensor: GlobalHandle, item: Item, row: Index | int, number: int
     ) -> None:
         """Load a value of each column of a target."""
-        self.k.load(value, tensor[row, self._column(item.w_col, number, 1)])
+        self.k.load(value, tensor[row, self._column(self._attribute(item, "w_col"), number, 1)])
+
+    def _attribute(self, item: Item, name: str) -> Index:
+        value: Index = getattr(item, name + self.tile)
+        return value
 
     def _column(self, of_tile: Index, number: int, step: int) -> Index:
         first = of_tile + self.targets[number].first * step
@@ -137,6 +146,25 @@ class AwqMaker(Maker):
             self.load_codes(item, following, number)
         self.k.set_busy_bit(target, "full")
 
+    def start(self, item: Item) -> None:
+        """Two blocks of a group that one warp makes in turn: values of the first two groups, codes of the first."""
+        self._load_values(item, 0, self.now, 0)
+        self._load_values(item, 1, self.next, 0)
+        for number in range(2):
+            self.load_codes(item, number * self.block_words, number)
+
+    def step(self, item: Item, group: Index) -> None:
+        """Go on to the group after `group`; values of the one behind it are loaded, zeros behind the last."""
+        for now, following in zip(self.now, self.next, strict=True):
+            self.k.elementwise("copy", now[0], following[0])
+        self._load_values(item, group + 2, self.next, 0)
+
+    def block(self, item: Item, group: Index | int, number: int) -> None:
+        """Make block `number` of a group and load the codes of the same of the next one."""
+        scale, zero = (values[0] for values in self.now)
+        self.k.dequantize(self.targets[number].tensor, self.codes[number], scale, zero)
+        self.load_codes(item, (group + 1) * (2 * self.block_words) + number * self.block_words, number)
+
     def _load_values(self, item: Item, row: Index | int, values: list[list[RegisterHandle]], number: int) -> None:
         for tensor, some in zip(self.tensors, values, strict=True):
             self.load_value(some[number], tensor, item, row, number)
@@ -161,6 +189,7 @@ class AqlmMaker(Maker):
     ) -> None:
         super().__init__(k, problem, targets, columns, block_k, form, rank_columns)
         self.books, entries = BOOKS[problem.scheme], ENTRIES[problem.scheme]
+        self.makers = form.warps[0] * form.warps[1] * (1 if form.all_targets else len(targets))
         self.scales, self.scale = k.tensor("S", (1, problem.n), problem.dtype), self.values("s")
         self.book = k.tensor("K", (entries, WORD), problem.dtype)
         self.shared = k.shared("book", (entries, COPIES * WORD), problem.dtype) if self.books > 1 else None
@@ -180,7 +209,7 @@ class AqlmMaker(Maker):
         if number == 0:
             k.cp_async_commit()
             k.cp_async_wait(pending=0)
-        k.sync(BOOK_BARRIER, warps=GROUP * len(self.targets))
+        k.sync(BOOK_BARRIER, warps=self.makers)
 
     def make(self, item: Item, number: int = 0) -> None:
         """All blocks of a target but the last, each with the codes of the next, and the last."""
@@ -190,6 +219,21 @@ class AqlmMaker(Maker):
             self._make_block(item, (block + 1) * self.block_words, number)
         self._make_block(item, None, number)
 
+    def start(self, item: Item) -> None:
+        """Two blocks that one warp makes in turn: scales, and codes of both."""
+        self.load_value(self.scale[0], self.scales, item, 0, 0)
+        for number in range(2):
+            self.load_codes(item, number * self.block_words, number)
+
+    def step(self, item: Item, pair: Index) -> None:
+        """Scales are those of whole columns."""
+
+    def block(self, item: Item, pair: Index | int, number: int) -> None:
+        """Make block `number` of a pair and load the codes of the same of the next one."""
+        target = self.targets[number].tensor
+        self.k.look_up(target, self.codes[number], self.scale[0], self.codebook, books=self.books)
+        self.load_codes(item, (pair + 1) * (2 * self.block_words) + number * self.block_words, number)
+
     def _make_block(self, item: Item, following: Index | None, number: int) -> None:
         target = self.targets[number].tensor
         self.k.look_up(target, self.codes[number], self.scale[number], self.codebook, books=self.books)
@@ -198,11 +242,11 @@ class AqlmMaker(Maker):
         self.k.set_busy_bit(target, "full")
 
 
-def maker_items(problem: W4Problem, cols: list[int]) -> dict[str, list[int]]:
-    """Return what work items whose tiles begin at these columns of W tell a maker."""
+def maker_items(problem: W4Problem, cols: list[int], tile: str = "") -> dict[str, list[int]]:
+    """Return what work items whose tiles begin at these columns of W tell a maker; `tile`: see `Maker`."""
     columns = {
-        "w_col": cols,
-        "packed_col": [col * code_bytes(problem) // CODE_BYTES[problem.scheme] for col in cols],
+        f"w_col{tile}": cols,
+        f"packed_col{tile}": [col * code_bytes(problem) // CODE_BYTES[problem.scheme] for col in cols],
     }
     if problem.looks_up:
         return columns

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from heddle.kernels._kernel import TileParameter
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 
+IMPLEMENTATIONS = ("mma.sync", "wgmma")
+"""Of today's kernel: the code of A100, which all GPUs run, or weights as first operand in registers on H100."""
 SCHEMES = ("awq", "aqlm_1x16", "aqlm_2x8")
 ENTRIES = {"aqlm_1x16": 65536, "aqlm_2x8": 512}
 """Of all codebooks of AQLM together, of eight weights each."""
@@ -34,6 +36,7 @@ class W4Problem:
     scheme: str
     group: int
     dtype: str
+    implementation: str = "mma.sync"
 
     @property
     def flops(self) -> int:

@@ -59,13 +59,14 @@ class Tokens:
         self.empty = k.barrier("empty", arrivals=readers * tiles.cluster, stages=tiles.stages)
         self.everyone: Cta = "all" if tiles.cluster > 1 else "own"
 
-    def load(self, item: Item) -> None:
-        """Global to shared memory, as far ahead as the ring allows."""
+    def load(self, item: Item, row: Index | None = None) -> None:
+        """Global to shared memory, as far ahead as the ring allows; `row`: the first one, by default the item's."""
         k, ring, full = self.k, self.ring, self.full
         for kb in k.range(item.k_blocks, name="slice"):
             self.empty.wait(ring, flip=True)
             full.expect(ring, bytes=self.shared.stage_bytes)
-            k.tma_load(self.shared[ring], self.tensor[item.row, kb * TILE_K], full[ring], multicast=self.tiles.cluster)
+            box = self.tensor[item.row if row is None else row, kb * TILE_K]
+            k.tma_load(self.shared[ring], box, full[ring], multicast=self.tiles.cluster)
             ring.advance()
 
     def columns(self, first: int, count: int) -> SharedBox:

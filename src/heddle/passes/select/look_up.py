@@ -96,7 +96,9 @@ def lower_by_rows(writer: RoleWriter, op: LookUp) -> None:
     (value,) = writer.tile_values(op.dst)
     first = 2 * len(codes) * op.src_row // source.rows
     rows = STEP_ROWS if target.kind == "lane" else 2 * STEP_ROWS  # of k, that two entries of a lane serve
-    together = TOGETHER * (2 if isinstance(op.codebook, GlobalRef) else 1)
+    together = TOGETHER
+    if isinstance(op.codebook, GlobalRef):  # the way to L2 is longer; where a lane is a row, it has twice as many
+        together *= 4 if target.kind == "lane" else 2
     count = 2 * target.cols // rows
     for begin in range(0, count, together):
         some = range(begin, min(begin + together, count))

@@ -105,6 +105,9 @@ def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
     layout = writer.layout(op.src)
     rows, cols = (op.dst.cols, op.dst.rows) if op.transposed else (op.dst.rows, op.dst.cols)
     _check_part(writer, op.src, op.src_col, rows, cols)
+    if op.transposed and layout.kind == "lane":
+        _store_columns(writer, op, layout)
+        return
     tensor = writer.tables.tensor(op.dst.tensor, writer.where)
     size = dtype_bytes(tensor.dtype)
     registers = part_registers(writer, op.src, op.src_col, cols)
@@ -134,6 +137,35 @@ def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
         _turned_effects(writer, stores, direction, op.src, op.src_col, memory)
         return
     _band_effects(writer, stores, direction, op.src, op.src_col, memory, "write")
+
+
+def _store_columns(writer: RoleWriter, op: StoreGlobal, layout: WarpLayout) -> None:
+    """Column by column of a tile whose rows are lanes: neighbouring lanes store neighbouring 16-bit elements.
+
+    Two columns are packed by one conversion; a permute brings down the upper one.
+    """
+    tensor = writer.tables.tensor(op.dst.tensor, writer.where)
+    if op.reduce or dtype_bytes(tensor.dtype) != ELEMENT_BYTES or dtype_bytes(layout.tile.dtype) != REGISTER_BYTES:
+        raise UserError(
+            f"rows of lanes are stored transposed as 16-bit elements of 32-bit ones; {op.src} is {layout.tile.dtype}",
+            where=writer.where,
+        )
+    registers = part_registers(writer, op.src, op.src_col, op.dst.rows)
+    stream = writer.tables.stream(op.dst, "store", writer.level(op.dst.loop), writer.where)
+    pointer = _pointer(writer, op.dst)
+    stores: list[int] = []
+    for pair in _converted(writer, registers, layout.tile.dtype, tensor.dtype, 1):
+        if stores:
+            pointer = _advance_pointer(writer, pointer)
+        for element in (pair, writer.scalar("PRMT", pair, name="upper")):
+            writer.emit(
+                "STG",
+                src=(Operand(pointer, 0, 2), element),
+                stream=_piece(stream.name, op.dst, layout, len(stores), len(registers)),
+                bytes=LANES * ELEMENT_BYTES,
+            )
+            stores.append(len(writer.code) - 1)
+    _turned_effects(writer, stores, "store", op.src, op.src_col, writer.global_access(op.dst))
 
 
 def _check_turned(writer: RoleWriter, op: StoreGlobal, layout: WarpLayout, element_bytes: int) -> None:
