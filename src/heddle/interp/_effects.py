@@ -178,7 +178,8 @@ class Effects:
         attribute = str(params[f"{name}_attribute"]) or None
         counter = doing.counters[int(params[f"{name}_level"])]
         base = self.boxes.attribute(attribute, doing.item)
-        return base + counter * int(params[f"{name}_step"]) + int(params[f"{name}_constant"])
+        of_warp = doing.warp.rank * int(params.get(f"{name}_rank_step", 0))
+        return base + of_warp + counter * int(params[f"{name}_step"]) + int(params[f"{name}_constant"])
 
     def _mma(self, doing: Doing) -> None:
         params, warp = doing.effect.params, doing.warp

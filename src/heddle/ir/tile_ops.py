@@ -309,6 +309,7 @@ class Mask(Op):
     Element (r, c) is at row + r, col + c. It keeps its value if its column is below `limit` (0: no limit) and, with
     `causal`, not above (row + r) // row_divisor + diagonal. `row_divisor`: rows that share a query (packed heads).
     `transposed`: rows are keys and columns queries; what is said of rows holds for columns, and the other way round.
+    `warp_cols`: the columns of warp w of the role lie w times so many further on.
     """
 
     dst: str
@@ -320,6 +321,23 @@ class Mask(Op):
     row_divisor: int = 1
     value: float = float("-inf")
     transposed: bool = False
+    warp_cols: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaApart(Op):
+    """Each of the four wefts of a role multiplies what it holds itself (mode fiber, sm_80): acc += a @ b.T.
+
+    A weft has 16 rows of `acc`, and the rows of `b` [n, k] that it has loaded or made; with `b_transposed`, b is [k, n]
+    and acc += a @ b. `a` are 16 rows of its own, or, spread as first operand, 16 of which each weft has a copy. So the
+    four work on different data, as on different keys of the same queries.
+    """
+
+    acc: str
+    a: str
+    b: str
+    accumulate: bool = True
+    b_transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,9 @@ TRANSPOSABLE_BYTES = 2
 COLUMN_BYTES = 4
 """Of a column of tensor memory."""
 
+APART_ROWS = 16
+"""Of a weft that multiplies what it holds itself: the m of mma.sync."""
+
 Shape = tuple[int, int]
 
 
@@ -311,6 +314,23 @@ def _mma(op: tile.Mma, tiles: _Tiles) -> None:
         raise UserError(f"accumulators are fp32, this one is {acc_type}", where=op.where)
 
 
+def _mma_apart(op: tile.MmaApart, tiles: _Tiles) -> None:
+    """16 rows a weft of the sum, and of what is multiplied by what the weft has itself."""
+    acc, b, a = (tiles.shape(name) for name in (op.acc, op.b, op.a))
+    first = tiles.by_name[op.a]
+    held = (b[0] // SUBPARTITIONS, b[1])
+    n, depth = held[::-1] if op.b_transposed else held
+    _equal("the accumulator", acc, (SUBPARTITIONS * APART_ROWS, n), op.where)
+    rows = APART_ROWS if first.spread == "first" else SUBPARTITIONS * APART_ROWS
+    _equal("the first operand", a, (rows, depth), op.where)
+    types = [tiles.dtype(name) for name in (op.acc, op.a, op.b)]
+    if types[0] != "fp32" or types[1] != types[2] or dtype_bytes(types[1]) != TRANSPOSABLE_BYTES:
+        raise UserError(
+            f"wefts multiply 16-bit operands of one type into fp32, not {types[1]} and {types[2]} into {types[0]}",
+            where=op.where,
+        )
+
+
 def _elementwise(op: tile.Elementwise, tiles: _Tiles) -> None:
     rows, width = tiles.shape(op.dst)
     cols = op.dst_cols or width
@@ -352,6 +372,7 @@ _CHECKS: tuple[tuple[tuple[type[tile.Op], ...], Callable[[Any, _Tiles], None]], 
     ((tile.StoreGlobal, tile.StoreShared, tile.StoreTensorMemory), _store),
     ((tile.TransposeShared,), _transpose),
     ((tile.Mma,), _mma),
+    ((tile.MmaApart,), _mma_apart),
     ((tile.Elementwise,), _elementwise),
     ((tile.RowReduce,), _row_reduce),
     ((tile.Gate,), _gate),

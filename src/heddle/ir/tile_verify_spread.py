@@ -12,6 +12,8 @@ BY_COLUMNS = (tile.LoadGlobal, tile.Elementwise, tile.Dequantize, tile.LookUp)
 """Operations on the columns that a warp multiplies with, beside the product itself."""
 
 
+LOADED_OR_MULTIPLIED = (tile.LoadShared, tile.LoadGlobal, tile.Mma, tile.MmaApart)
+"""What takes a tile spread as first operand."""
 ROW_LANES = (8, 16, 32)
 """Lanes over which a row may lie; a row vector has all 32."""
 
@@ -94,7 +96,7 @@ def _operands(program: tile.TileProgram) -> None:
                 where=op.where,
                 hint='declare it with spread="second"',
             )
-        strange = used & firsts if not isinstance(op, tile.LoadShared | tile.Mma) else set()
+        strange = used & firsts if not isinstance(op, LOADED_OR_MULTIPLIED) else set()
         if strange:
             raise UserError(
                 f"register tile {min(strange)!r} is spread as first operand; {type(op).__name__} does not take it",

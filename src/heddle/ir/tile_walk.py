@@ -80,6 +80,8 @@ def register_reads(op: tile.Op) -> tuple[str, ...]:
         return (op.src, op.scale, op.zero)
     if isinstance(op, tile.LookUp):
         return (op.src, op.scale)
+    if isinstance(op, tile.MmaApart):
+        return (op.a, op.b, op.acc) if op.accumulate else (op.a, op.b)
     if isinstance(op, tile.Mma):
         reads = [name for name in (op.a, op.plus if op.accumulate else None) if isinstance(name, str)]
         reads += [op.b.tile] if isinstance(op.b, tile.PoolRef | tile.OwnRef) else []
@@ -90,6 +92,8 @@ def register_reads(op: tile.Op) -> tuple[str, ...]:
 
 def register_writes(op: tile.Op) -> tuple[str, ...]:
     """Return the register tiles that an operation writes."""
+    if isinstance(op, tile.MmaApart):
+        return (op.acc,)
     if isinstance(op, tile.Mma):
         return tuple(name for name in (op.acc, op.plus) if isinstance(name, str))
     if isinstance(op, tile.LookUp):

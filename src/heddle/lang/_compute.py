@@ -24,6 +24,7 @@ ELEMENTWISE: dict[str, int] = {
     "cast": 1,
     "cast_regrouped": 1,
     "copy": 1,
+    "pair_rows": 1,
     "scale": 2,
     "scaled_sub": 3,
     "exp2_scaled_sub": 3,
@@ -141,12 +142,14 @@ class ComputeOps(DataOps):
         row_divisor: int = 1,
         value: float = float("-inf"),
         transposed: bool = False,
+        warp_cols: int = 0,
     ) -> None:
         """Set elements of a tile whose corner is at (row, col) to `value` where they do not take part.
 
         An element takes part if its column is below `limit` (0: no limit) and, with `causal`, not above its row
         (divided by `row_divisor`, the rows that share a query) plus `diagonal`. `transposed`: the tile's rows are what
-        is called columns here (keys), its columns what is called rows (queries).
+        is called columns here (keys), its columns what is called rows (queries). `warp_cols`: the columns of each
+        further warp of the role lie so many further on.
         """
         where = caller()
         if not causal and not limit:
@@ -166,6 +169,7 @@ class ComputeOps(DataOps):
                 row_divisor=row_divisor,
                 value=value,
                 transposed=transposed,
+                warp_cols=warp_cols,
                 where=where,
             )
         )
@@ -314,6 +318,31 @@ class ComputeOps(DataOps):
                 plus=plus.tile.name if plus is not None else None,
                 start=start,
                 where=where,
+            )
+        )
+
+    def mma_apart(
+        self,
+        acc: RegisterHandle,
+        a: RegisterHandle,
+        b: RegisterHandle,
+        *,
+        accumulate: bool = True,
+        transposed: bool = False,
+    ) -> None:
+        """Multiply in each of four wefts what the weft has itself (mode fiber, sm_80): acc += a @ b.T.
+
+        A weft has 16 rows of `acc`, and its quarter of the rows of `b` [n, k]; `transposed`: b is [k, n]. `a` has 16
+        rows a weft, or is spread as first operand: 16 rows of which each weft has a copy.
+        """
+        self._emit(
+            tile.MmaApart(
+                acc=whole_tile(acc, "the accumulator"),
+                a=whole_tile(a, "a"),
+                b=whole_tile(b, "b"),
+                accumulate=accumulate,
+                b_transposed=transposed,
+                where=caller(),
             )
         )
 

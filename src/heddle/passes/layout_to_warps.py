@@ -31,6 +31,7 @@ from heddle.ir.tile import (
     LookUp,
     Mask,
     Mma,
+    MmaApart,
     Op,
     OwnRef,
     PoolRef,
@@ -270,6 +271,12 @@ def register_tiles(body: tuple[Op, ...]) -> Iterator[tuple[str, SourceLocation |
 
 
 def _names(op: Op) -> tuple[str, ...]:
+    if isinstance(op, MmaApart):
+        return op.acc, op.a, op.b
+    return _names_of_others(op)
+
+
+def _names_of_others(op: Op) -> tuple[str, ...]:
     match op:
         case LoadGlobal(dst=name) | LoadShared(dst=name) | LoadTensorMemory(dst=name) | Fill(dst=name):
             return (name,)

@@ -61,11 +61,12 @@ def summary(row: Row) -> str:
 
 
 def _ceiling(row: Row) -> str:
-    """Return the largest speed-up by tensor use; where nothing is multiplied, how busy DRAM is, which is no bound."""
-    if row["ceiling_speedup"] is not None:
-        return f"ceiling {_times(row['ceiling_speedup'])} (1 / tensor use of the baseline)"
-    dram = _dram(row["baseline"])
+    """Return the largest speed-up by tensor use, and how busy DRAM is where that is more, or nothing is multiplied."""
+    ceiling, dram = row["ceiling_speedup"], _dram(row["baseline"])
     busy = f"; the baseline keeps DRAM {percent(dram)} busy" if dram is not None else ""
+    if ceiling is not None:
+        beside = busy if dram is not None and dram * ceiling > 1.0 else ""
+        return f"ceiling {_times(ceiling)} (1 / tensor use of the baseline){beside}"
     return f"no ceiling: no matrix products{busy}"
 
 

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from heddle.errors import UserError
 from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._kernel import Parameter
+from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.check import complete_sizes
+from heddle.kernels.attention.decode_fiber import HEAD_DIMS, ROWS
 from heddle.kernels.attention.decode_kernel import (
     ARCHITECTURES,
     BATCH,
     DECODE_SPLIT,
     DECODE_SPLIT_FA3,
+    DTYPE,
     HEAD_DIM,
     HEADS_KV,
     HEADS_Q,
@@ -79,9 +82,11 @@ class DecodeAttention(Composite):
         """Return the launches."""
         split, whole_kernel = KERNELS[machine.architecture]
         both = {"batch": params["batch"], "head_dim": params["head_dim"], "dtype": _element(params, machine)}
+        native = mode == "fiber" and _has_native(both)
+        split = DECODE_SPLIT if native else split
         heads = {"heads_q": params["heads_q"], "heads_kv": params["heads_kv"], "seqlen_kv": params["seqlen_kv"]}
-        splits = _splits(split, {**both, **heads, "num_splits": 1}, params, machine)
-        if splits == 1:
+        splits = _splits(split, {**both, **heads, "num_splits": 1}, params, machine, native)
+        if splits == 1 and not native:
             packed = {**heads, "heads_q": params["heads_kv"], "seqlen_q": params["heads_q"] // params["heads_kv"]}
             return (Step("attention", whole_kernel, {**both, **packed}),)
         fed = {name: f"split.{name}" for name in ("O_partial", "LSE_partial")}
@@ -114,12 +119,24 @@ def _element(params: Mapping[str, Any], machine: Machine) -> str:
     return dtype
 
 
-def _splits(split: DecodeSplit, one: Mapping[str, Any], params: Mapping[str, Any], machine: Machine) -> int:
-    """Return the splits that have keys; `one`: parameters of the launch with all keys in one split."""
+def _has_native(sizes: Mapping[str, Any]) -> bool:
+    """Whether the FIBER-native kernel takes these types and head sizes; others run the steps of today."""
+    return sizes["head_dim"] in HEAD_DIMS and sizes["dtype"] in DTYPE.choices
+
+
+def _splits(
+    split: DecodeSplit, one: Mapping[str, Any], params: Mapping[str, Any], machine: Machine, native: bool
+) -> int:
+    """Return the splits that have keys; `one`: parameters of the launch with all keys in one split.
+
+    `native`: with FIBER there is one FIBER-thread an SM, for which the rule of FlashAttention 3 fits.
+    """
     if (asked := params["num_splits"]) == 1:
-        return 1  # the forward kernel takes what a tile of the split kernel does not
+        return 1
     problem = split.problem(one)
-    if not asked and isinstance(split, DecodeSplitFA3):
+    if not asked and native:
+        asked = split_count_fa3(problem.planes * ceil_div(problem.group, ROWS), machine.sms, problem.blocks)
+    elif not asked and isinstance(split, DecodeSplitFA3):
         asked = split_count_fa3(split.tiles(problem), machine.sms, problem.blocks)
     elif not asked:
         asked = split_count(split.tiles(problem), machine.sms, problem.blocks, params["release"])

@@ -18,6 +18,7 @@ from heddle.kernels._parameters import TileParameter
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.check import HEAD_DIMS, check_config, complete_sizes
 from heddle.kernels.attention.decode_combine import decode_combine, rows_per_cta
+from heddle.kernels.attention.decode_fiber import FIBER
 from heddle.kernels.attention.decode_reference import combination, parts
 from heddle.kernels.attention.decode_shape import SPLIT_ROWS, DecodeProblem, used_splits
 from heddle.kernels.attention.decode_split import decode_split, split_items
@@ -74,6 +75,7 @@ class DecodeSplit(DecodePart):
     name = "decode_split"
     summary = "attention of one query a sequence over each of num_splits parts of its keys (FlashAttention 2)"
     parameters = (BATCH, HEADS_Q, HEADS_KV, KEYS, HEAD_DIM, DTYPE, SPLITS)
+    native: Mapping[str, Any] = dict.fromkeys(ARCHITECTURES, FIBER)
     arrays = staticmethod(parts)
 
     def tile_of(self, problem: DecodeProblem) -> AttentionConfig:
@@ -131,6 +133,7 @@ class DecodeSplitFA3(DecodeSplit):
     summary = "attention of one query a sequence over each of num_splits parts of its keys (FlashAttention 3)"
     parameters = (BATCH, HEADS_Q, HEADS_KV, KEYS, HEAD_DIM, DTYPE_FA3, SPLITS)
     architectures = ("sm_90",)
+    native: Mapping[str, Any] = {}
 
     def tile_of(self, problem: DecodeProblem) -> AttentionConfig:
         """Return the one configuration of the open kernel."""

@@ -213,6 +213,7 @@ def add_mask_effects(writer: RoleWriter, start: int, op: Mask) -> None:
     params: dict[str, float | int | str] = {"causal": int(op.causal), "limit": op.limit, "diagonal": op.diagonal}
     params |= {"row_divisor": op.row_divisor, "value": op.value}
     params |= {"transposed": 1} if op.transposed else {}
+    params |= {"col_rank_step": op.warp_cols} if op.warp_cols else {}
     params |= _position(writer, "row", op.row) | _position(writer, "col", op.col)
     add_effects(writer, start, "mask", [], op.dst, (), None, (), **params)
 

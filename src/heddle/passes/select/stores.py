@@ -120,15 +120,15 @@ def lower_store_global(writer: RoleWriter, op: StoreGlobal) -> None:
     count = -(-len(registers) * size // (width * max(source_bytes, size)))
     direction = "reduce" if op.reduce else "store"
     stream = writer.tables.stream(op.dst, direction, writer.level(op.dst.loop), writer.where)
-    pointer = _pointer(writer, op.dst)
+    pointer = pointer_of(writer, op.dst)
     stores: list[int] = []
     for index, group in enumerate(_converted(writer, registers, layout.tile.dtype, tensor.dtype, width)):
         if index % 8 == 0 and index:
-            pointer = _advance_pointer(writer, pointer)
+            pointer = advance_pointer(writer, pointer)
         writer.emit(
             "RED" if op.reduce else "STG",
             src=(Operand(pointer, 0, 2), group),
-            stream=_piece(stream.name, op.dst, layout, index, count),
+            stream=piece(stream.name, op.dst, layout, index, count),
             bytes=_access_bytes(layout, group),
         )
         stores.append(len(writer.code) - 1)
@@ -188,7 +188,7 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
             where=writer.where,
         )
     stream = writer.tables.stream(op.src, "load", writer.level(op.src.loop), writer.where)
-    pointer = _pointer(writer, op.src)
+    pointer = pointer_of(writer, op.src)
     groups = _vectors(writer.tile_registers(op.dst), _width(layout, dtype_bytes(layout.tile.dtype)))
     loads: list[int] = []
     for index, group in enumerate(groups):
@@ -196,7 +196,7 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
             "LDG",
             group,
             (Operand(pointer, 0, 2),),
-            stream=_piece(stream.name, op.src, layout, index, len(groups)),
+            stream=piece(stream.name, op.src, layout, index, len(groups)),
             bytes=_access_bytes(layout, group),
         )
         loads.append(len(writer.code) - 1)
@@ -212,7 +212,7 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
         _band_effects(writer, loads, "copy_async", op.dst, 0, memory, "read")
 
 
-def _piece(name: str, ref: GlobalRef, layout: WarpLayout, index: int, count: int) -> StreamRef:
+def piece(name: str, ref: GlobalRef, layout: WarpLayout, index: int, count: int) -> StreamRef:
     """The piece of a box that a warp's access `index` of `count` moves; pieces are numbered row by row."""
     warps = 1 if layout.tile.rows == 1 else layout.warps
     part, stride = index * warps, 1
@@ -303,7 +303,7 @@ def shared_base(writer: RoleWriter, ref: SharedRef) -> Operand:
     return writer.scalar("IMAD", base, writer.stage(ref.ring), name="stage_address") if ref.ring else base
 
 
-def _pointer(writer: RoleWriter, ref: GlobalRef) -> Value:
+def pointer_of(writer: RoleWriter, ref: GlobalRef) -> Value:
     """A 64-bit address of this lane: row and column of the box times the pitch, plus the tensor's base."""
     row = writer.scalar("IMAD", name="row")
     pointer = writer.value("pointer", 2)
@@ -312,7 +312,7 @@ def _pointer(writer: RoleWriter, ref: GlobalRef) -> Value:
     return pointer
 
 
-def _advance_pointer(writer: RoleWriter, pointer: Value) -> Value:
+def advance_pointer(writer: RoleWriter, pointer: Value) -> Value:
     following = writer.value("pointer", 2)
     writer.emit("IADD3", Operand(following, 0), (Operand(pointer, 0),))
     writer.emit("IMAD", Operand(following, 1), (Operand(pointer, 1),))
@@ -336,11 +336,11 @@ def _lane_effects(writer: RoleWriter, positions: list[int], sizes: list[int], ti
         band, first = divmod(register, layout.band_registers)
         place = layout.band(band, writer.tile_object(tile))
         col, cols = first * elements, size * elements
-        _load_effect(writer, position, memory, replace(place, col=col, cols=cols))
+        load_effect(writer, position, memory, replace(place, col=col, cols=cols))
         register += size
 
 
-def _load_effect(writer: RoleWriter, position: int, memory: Access, part: Access) -> None:
+def load_effect(writer: RoleWriter, position: int, memory: Access, part: Access) -> None:
     """A load at `position` of the code brings a part of a register tile from the same part of a box."""
     box = replace(
         memory,
@@ -368,7 +368,7 @@ def _block_effects(writer: RoleWriter, positions: list[int], sizes: list[int], t
         band, last = divmod(loaded - block, layout.band_registers)
         place = layout.band(band, writer.tile_object(tile))
         col = last // block * block_cols
-        _load_effect(writer, position, memory, replace(place, col=col, cols=block_cols))
+        load_effect(writer, position, memory, replace(place, col=col, cols=block_cols))
 
 
 def _vector_effects(writer: RoleWriter, positions: list[int], sizes: list[int], tile: str, memory: Access) -> None:
@@ -376,7 +376,7 @@ def _vector_effects(writer: RoleWriter, positions: list[int], sizes: list[int], 
     place, col = writer.tile_band(tile, 0), 0
     for position, size in zip(positions, sizes, strict=True):
         cols = size // ATOM_LANE_COLS * ATOM_COLS
-        _load_effect(writer, position, memory, replace(place, col=col, cols=cols))
+        load_effect(writer, position, memory, replace(place, col=col, cols=cols))
         col += cols
 
 
