@@ -152,16 +152,16 @@ def _store_columns(writer: RoleWriter, op: StoreGlobal, layout: WarpLayout) -> N
         )
     registers = part_registers(writer, op.src, op.src_col, op.dst.rows)
     stream = writer.tables.stream(op.dst, "store", writer.level(op.dst.loop), writer.where)
-    pointer = _pointer(writer, op.dst)
+    pointer = pointer_of(writer, op.dst)
     stores: list[int] = []
     for pair in _converted(writer, registers, layout.tile.dtype, tensor.dtype, 1):
         if stores:
-            pointer = _advance_pointer(writer, pointer)
+            pointer = advance_pointer(writer, pointer)
         for element in (pair, writer.scalar("PRMT", pair, name="upper")):
             writer.emit(
                 "STG",
                 src=(Operand(pointer, 0, 2), element),
-                stream=_piece(stream.name, op.dst, layout, len(stores), len(registers)),
+                stream=piece(stream.name, op.dst, layout, len(stores), len(registers)),
                 bytes=LANES * ELEMENT_BYTES,
             )
             stores.append(len(writer.code) - 1)
