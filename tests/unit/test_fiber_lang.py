@@ -148,3 +148,28 @@ def test_a_window_is_one_of_two() -> None:
             pass
 
     fails("window 2; allowed: 0, 1", body)
+
+
+def pooled_vector(k: Builder, **division: Any) -> None:
+    k.pool("v", (1, 64), "fp32", spread="columns", **division)
+
+
+@pytest.mark.parametrize(
+    "division", [{"read_by": "own", "wefts": (4, 1)}, {"read_by": "all", "wefts": (2, 1)}], ids=str
+)
+def test_a_row_vector_in_the_pool_is_read_by_all_and_divided_among_four_wefts(division: dict[str, Any]) -> None:
+    fails("'v' is spread by columns", lambda k: pooled_vector(k, **division))
+
+
+def test_a_row_vector_in_the_pool_has_quarters_of_its_columns() -> None:
+    def body(k: Builder) -> None:
+        vector = k.pool("v", (1, 64), "fp32", read_by="all", wefts=(1, 4), spread="columns")[0]
+        whole = k.registers("whole", (64, 64), "fp32", warps=(4, 1))
+        k.set_fiber_num(start=1, use=4)
+        with k.role("start", registers=8):
+            pass
+        with k.role("use", registers=40):
+            k.fill(whole)
+            k.elementwise("sub", whole, whole, vector.quarter(0))
+
+    fails("a source is 1 x 16, expected 1 x 64", body)
