@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.errors import SourceLocation, unknown_name
-from heddle.ir.tile_ops import CODE_COLUMNS, CODE_WEIGHTS, GATE_COLUMNS
+from heddle.ir.tile_math import CODE_COLUMNS, CODE_WEIGHTS, GATE_COLUMNS
 
 Values = NDArray[np.float32]
 _TYPES: dict[str, type | None] = {

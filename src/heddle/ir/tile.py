@@ -1,8 +1,8 @@
 """The tile program: what a kernel written in `heddle.lang` becomes before it is lowered to warps.
 
-A tree of operations (`tile_ops`) on tiles in global, shared, register and tensor memory (`tile_refs`), executed by
-roles (groups of warps). Loops stay loops. Every operation knows the line of the user's kernel. Text form:
-`heddle.ir.tile_text`.
+A tree of operations (`tile_ops`, `tile_moves`, `tile_math`, `tile_sync`) on tiles in global, shared, register and
+tensor memory (`tile_refs`), executed by roles (groups of warps). Loops stay loops. Every operation knows the line of
+the user's kernel. Text form: `heddle.ir.tile_text`.
 """
 
 from __future__ import annotations
@@ -11,53 +11,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from heddle.errors import SourceLocation
-from heddle.ir.tile_ops import (
+from heddle.ir.tile_math import (
     CODE_COLUMNS,
     CODE_WEIGHTS,
     GATE_COLUMNS,
-    Advance,
-    Arrive,
-    Await,
-    ClusterSync,
-    CpAsync,
-    CpAsyncCommit,
-    CpAsyncWait,
     Dequantize,
     Elementwise,
-    Expect,
-    Fence,
-    Fibers,
     Fill,
-    For,
-    ForEachItem,
     Gate,
-    LoadGlobal,
-    LoadShared,
-    LoadTensorMemory,
     LookUp,
     Mask,
     Mma,
     MmaApart,
     MmaCommit,
     MmaWait,
-    Op,
-    OtherFibers,
     RowReduce,
-    SetBusyBit,
-    SetFiberNum,
-    Signal,
+)
+from heddle.ir.tile_moves import (
+    CpAsync,
+    CpAsyncCommit,
+    CpAsyncWait,
+    LoadGlobal,
+    LoadShared,
+    LoadTensorMemory,
     StoreGlobal,
     StoreShared,
     StoreTensorMemory,
-    Sync,
-    TakeToken,
     TmaLoad,
     TmaStore,
     TmaStoreWait,
     TransposeShared,
-    Wait,
-    When,
 )
+from heddle.ir.tile_ops import Fibers, For, ForEachItem, Op, OtherFibers, When
 from heddle.ir.tile_refs import (
     BarrierUse,
     GlobalRef,
@@ -71,6 +56,20 @@ from heddle.ir.tile_refs import (
     SharedTile,
     TensorMemoryTile,
     TmemRef,
+)
+from heddle.ir.tile_sync import (
+    Advance,
+    Arrive,
+    Await,
+    ClusterSync,
+    Expect,
+    Fence,
+    SetBusyBit,
+    SetFiberNum,
+    Signal,
+    Sync,
+    TakeToken,
+    Wait,
 )
 from heddle.ir.warp import Tensor, Work
 

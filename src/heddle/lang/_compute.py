@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.errors import UserError, unknown_name
 from heddle.ir import tile
-from heddle.ir.tile_ops import OWN_ROWS
+from heddle.ir.tile_math import OWN_ROWS
 from heddle.ir.warp_fiber import SUBPARTITIONS
 from heddle.lang._data import DataOps
 from heddle.lang._handles import GlobalBox, RegisterHandle, RegisterPart, RegisterQuarter, SharedBox, TensorMemoryBox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.errors import UnsupportedError, UserError
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile_ops import GATE_COLUMNS
+from heddle.ir.tile_math import GATE_COLUMNS
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels._warp import LANES

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.ir.dtypes import NUMPY_NAMES
-from heddle.ir.tile_ops import GATE_COLUMNS
+from heddle.ir.tile_math import GATE_COLUMNS
 from heddle.kernels.gemm.rope import BASE, TABLE
 from heddle.kernels.gemm.shape import GemmProblem
 

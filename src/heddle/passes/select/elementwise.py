@@ -8,7 +8,7 @@ from dataclasses import replace
 from heddle.errors import UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import Elementwise, Fill, Mask, Position, RowReduce
-from heddle.ir.tile_ops import OWN_ROWS
+from heddle.ir.tile_math import OWN_ROWS
 from heddle.passes.draft import File, Operand
 from heddle.passes.layout_to_warps import ATOM_COLS, ATOM_LANE_COLS, ATOM_ROWS, WarpLayout
 from heddle.passes.select.writer import RoleWriter

@@ -21,7 +21,7 @@ from heddle.ir.tile_walk import walk
 from heddle.ir.warp import Access
 from heddle.passes.draft import Operand
 from heddle.passes.layout_to_warps import LANES, REGISTER_BYTES, WarpLayout
-from heddle.passes.select import elementwise, stores
+from heddle.passes.select import accesses, elementwise, loads
 from heddle.passes.select.elementwise import add_effects
 from heddle.passes.select.fiber_hmma import ATOM, ATOM_REGISTERS, COLS, ELEMENT_BYTES, GROUP_WEFTS, NOTHING
 from heddle.passes.select.writer import RoleWriter
@@ -44,7 +44,7 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
         _load_first(writer, op)
         return
     if box is None:
-        stores.lower_load_global(writer, op)
+        loads.lower_load_global(writer, op)
         return
     layout, (height, width) = writer.layout(op.dst), box
     if layout.rows % ATOM or layout.cols % VALUE_COLS:
@@ -56,19 +56,19 @@ def lower_load_global(writer: RoleWriter, op: LoadGlobal) -> None:
     stream = writer.tables.stream(op.src, "load", writer.level(op.src.loop), writer.where)
     memory, place = writer.global_access(op.src), writer.tile_band(op.dst, 0)
     count = layout.band_registers // LOAD_REGISTERS
-    pointer = stores.pointer_of(writer, op.src)
+    pointer = accesses.pointer_of(writer, op.src)
     for index, (row, col) in enumerate(_boxes(layout, height, width)):
         if index and index % POINTER_LOADS == 0:
-            pointer = stores.advance_pointer(writer, pointer)
+            pointer = accesses.advance_pointer(writer, pointer)
         writer.emit(
             "LDG",
             Operand(writer.tile_values(op.dst)[0], index * LOAD_REGISTERS, LOAD_REGISTERS),
             (Operand(pointer, 0, 2),),
-            stream=stores.piece(stream.name, op.src, layout, index, count),
+            stream=accesses.piece(stream.name, op.src, layout, index, count),
             bytes=LOAD_BYTES,
         )
         part = replace(place, row=place.row + row, col=place.col + col, rows=height, cols=width)
-        stores.load_effect(writer, len(writer.code) - 1, memory, part)
+        loads.load_effect(writer, len(writer.code) - 1, memory, part)
 
 
 def _load_first(writer: RoleWriter, op: LoadGlobal) -> None:
@@ -77,20 +77,20 @@ def _load_first(writer: RoleWriter, op: LoadGlobal) -> None:
     stream = writer.tables.stream(op.src, "load", writer.level(op.src.loop), writer.where)
     memory, place = writer.global_access(op.src), writer.tile_band(op.dst, 0)
     registers = writer.tile_registers(op.dst)
-    pointer = stores.pointer_of(writer, op.src)
+    pointer = accesses.pointer_of(writer, op.src)
     for index, register in enumerate(registers):
         if index and index % POINTER_LOADS == 0:
-            pointer = stores.advance_pointer(writer, pointer)
+            pointer = accesses.advance_pointer(writer, pointer)
         writer.emit(
             "LDG",
             register,
             (Operand(pointer, 0, 2),),
-            stream=stores.piece(stream.name, op.src, layout, index, len(registers)),
+            stream=accesses.piece(stream.name, op.src, layout, index, len(registers)),
             bytes=LANES * REGISTER_BYTES,
         )
         if index % ATOM_REGISTERS == ATOM_REGISTERS - 1:
             part = replace(place, col=place.col + index // ATOM_REGISTERS * ATOM, cols=ATOM, rank_row=0)
-            stores.load_effect(writer, len(writer.code) - 1, memory, part)
+            loads.load_effect(writer, len(writer.code) - 1, memory, part)
 
 
 def _loaded_box(writer: RoleWriter, name: str) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ from heddle.ir.warp import Access, DataObject
 from heddle.ir.warp_fiber import SUBPARTITIONS
 from heddle.passes.draft import ZERO, Operand, whole
 from heddle.passes.layout_to_warps import WarpLayout
-from heddle.passes.select import sm_80, stores
+from heddle.passes.select import accesses, loads, sm_80
 from heddle.passes.select.writer import RoleWriter
 
 ATOM = 16  # rows and columns of an operand atom
@@ -78,9 +78,9 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
     """Fragments by LDSM, one an atom; tiles of other types by plain loads."""
     tile, layout = writer.shared_tile(op.src.tile), writer.layout(op.dst)
     if layout.tile.dtype != tile.dtype or dtype_bytes(tile.dtype) != ELEMENT_BYTES or layout.cols % ATOM:
-        stores.lower_load_shared(writer, op)
+        loads.lower_load_shared(writer, op)
         return
-    base = stores.shared_base(writer, op.src)
+    base = accesses.shared_base(writer, op.src)
     box, place = writer.shared_access(op.src), writer.tile_band(op.dst, 0)
     for row in range(0, layout.rows, ATOM):
         for col in range(0, layout.cols, ATOM):

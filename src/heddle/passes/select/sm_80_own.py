@@ -8,7 +8,7 @@ from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import LoadShared, Mma, OwnRef
 from heddle.passes.draft import whole
-from heddle.passes.select import sm_80_stream, stores
+from heddle.passes.select import accesses, loads, sm_80_stream
 from heddle.passes.select.sm_80 import MATRIX_BYTES, MATRIX_ROWS, MMA_COLS, MMA_ROWS
 from heddle.passes.select.writer import RoleWriter
 
@@ -72,7 +72,7 @@ def _step(writer: RoleWriter, op: Mma, step: int) -> None:
 def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
     """ldmatrix of 16 x 16 elements of a first operand; else LDS."""
     if writer.layout(op.dst).tile.spread != "first":
-        stores.lower_load_shared(writer, op)
+        loads.lower_load_shared(writer, op)
         return
     tile, layout = writer.shared_tile(op.src.tile), writer.layout(op.dst)
     if tile.dtype != layout.tile.dtype or layout.tile.cols % DEPTH:
@@ -81,7 +81,7 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
             f"steps of {DEPTH} columns",
             where=writer.where,
         )
-    base = stores.shared_base(writer, op.src)
+    base = accesses.shared_base(writer, op.src)
     address = writer.scalar("LOP3", base, name="address")  # the swizzle; rows differ by an immediate
     box, place = writer.shared_access(op.src), writer.tile_band(op.dst, 0)
     steps = layout.tile.cols // DEPTH

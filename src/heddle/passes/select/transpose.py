@@ -7,7 +7,7 @@ from dataclasses import replace
 from heddle.errors import UserError
 from heddle.ir.tile import SharedRef, TransposeShared
 from heddle.passes.draft import Operand, Value, whole
-from heddle.passes.select.stores import shared_base
+from heddle.passes.select.accesses import shared_base
 from heddle.passes.select.writer import RoleWriter
 
 MATRIX_BYTES = 512  # LDSM.x4 and STSM.x4: four 8 x 8 matrices of 16 bit, 16 bytes a lane

@@ -10,7 +10,7 @@ from heddle.ir.tile import LoadShared, Mma, SharedRef
 from heddle.ir.warp import Access
 from heddle.passes.draft import ZERO, Operand, Value, whole
 from heddle.passes.layout_to_warps import WarpLayout
-from heddle.passes.select import stores
+from heddle.passes.select import accesses, loads
 from heddle.passes.select.sm_90 import BAND_ROWS, MAX_COLS, STEP_BYTES, b_access
 from heddle.passes.select.writer import RoleWriter
 
@@ -111,10 +111,10 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
     tile, layout = writer.shared_tile(op.src.tile), writer.layout(op.dst)
     size = dtype_bytes(tile.dtype)
     if layout.kind != "group" or layout.tile.dtype != tile.dtype or size != 2 or op.src.cols * size % STEP_BYTES:
-        stores.lower_load_shared(writer, op)
+        loads.lower_load_shared(writer, op)
         writer.shared_reads += [whole(value) for value in writer.tile_values(op.dst)]
         return
-    base = stores.shared_base(writer, op.src)
+    base = accesses.shared_base(writer, op.src)
     for band, value in enumerate(writer.tile_values(op.dst)):
         _load_band(writer, op, layout, band, value, base)
         writer.shared_reads.append(whole(value))

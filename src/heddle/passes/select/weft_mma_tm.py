@@ -16,7 +16,7 @@ from heddle.ir.tile import Fill, LoadShared, LoadTensorMemory, Mma, SetBusyBit, 
 from heddle.ir.warp import Access, Instruction
 from heddle.passes.draft import BUSY_BIT, ZERO, Draft, Operand, whole
 from heddle.passes.layout_to_warps import LANES, REGISTER_BYTES
-from heddle.passes.select import elementwise, fiber, stores
+from heddle.passes.select import accesses, elementwise, fiber
 from heddle.passes.select.elementwise import part_registers
 from heddle.passes.select.sm_90 import STEP_BYTES, b_access
 from heddle.passes.select.sm_100 import MAX_COLS
@@ -137,7 +137,7 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
             f"shared tile {tile.name} is {tile.dtype}, register tile {op.dst} is {layout.tile.dtype}",
             where=writer.where,
         )
-    base = stores.shared_base(writer, op.src)
+    base = accesses.shared_base(writer, op.src)
     if op.transposed:
         _load_turned(writer, op, base)
         return
@@ -179,8 +179,8 @@ def _shared_pieces(writer: RoleWriter, op: LoadShared) -> Iterator[tuple[int, Op
     elements = REGISTER_BYTES // dtype_bytes(layout.tile.dtype)
     for band, value in enumerate(writer.tile_values(op.dst)):
         place = layout.band(band, writer.tile_object(op.dst))
-        for first in range(0, value.count, stores.VECTOR_REGISTERS):
-            count = min(stores.VECTOR_REGISTERS, value.count - first)
+        for first in range(0, value.count, accesses.VECTOR_REGISTERS):
+            count = min(accesses.VECTOR_REGISTERS, value.count - first)
             part = replace(place, col=first * elements, cols=count * elements)
             row = box.row + place.row
             read = replace(

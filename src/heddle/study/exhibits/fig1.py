@@ -14,21 +14,18 @@ from typing import Any
 import heddle
 from heddle.errors import UserError
 from heddle.ir.tile import Op, TileProgram
-from heddle.ir.tile_ops import (
+from heddle.ir.tile_math import MmaCommit, MmaWait
+from heddle.ir.tile_moves import CpAsyncCommit, CpAsyncWait, TmaStoreWait
+from heddle.ir.tile_sync import (
     Arrive,
     Await,
     ClusterSync,
-    CpAsyncCommit,
-    CpAsyncWait,
     Expect,
-    MmaCommit,
-    MmaWait,
     SetBusyBit,
     SetFiberNum,
     Signal,
     Sync,
     TakeToken,
-    TmaStoreWait,
     Wait,
 )
 from heddle.kernels.registry import KERNELS
