@@ -186,6 +186,11 @@ def test_kernels_list_the_machines_that_run_them(heddle: Command) -> None:
     assert {"a100", "h100", "b200"} <= set(row["machines"])
 
 
+def test_a_fiber_kernel_without_parameters_of_its_own_has_no_table_of_them(heddle: Command) -> None:
+    assert "in mode fiber on" in heddle("kernels", "gemm").out
+    assert "in mode fiber on" not in heddle("kernels", "decode_split").out
+
+
 def test_kernels_tell_the_form_of_every_parameter(heddle: Command) -> None:
     out = heddle("kernels", "gemm").out
     assert "whole numbers joined by x" in out

@@ -59,7 +59,7 @@ def show_one(row: dict[str, Any], out: Console) -> None:
     for field in row["tile"]:
         table.add_row(field["name"], field["type"], "chosen", field["allowed"], field["meaning"])
     out.print(table)
-    for architecture, fields in row["native_tile"].items():
+    for architecture, fields in ((name, fields) for name, fields in row["native_tile"].items() if fields):
         table = Table("parameter", "type", "default", "allowed", "meaning", title=f"in mode fiber on {architecture}")
         for field in fields:
             table.add_row(field["name"], field["type"], "chosen", field["allowed"], field["meaning"])

@@ -172,18 +172,18 @@ GROUP_SUM = BackwardRows(
 )
 PREPROCESS_FA3 = BackwardRows(
     attention_bwd_preprocess_fa3,
-    "backward of attention on H100, before: row sums of dO * O, LSE to base 2, the accumulator of dQ cleared",
+    "backward of FlashAttention 3 and 4, before: row sums of dO * O, LSE to base 2, the accumulator of dQ cleared",
     _before_fa3,
 )
 CLEAR_KEYS = BackwardRows(
     attention_bwd_clear_keys,
-    "backward of attention on H100, before, for grouped queries: the fp32 accumulators of dK and dV cleared",
+    "backward of FlashAttention 3 and 4, before, for grouped queries: the fp32 accumulators of dK and dV cleared",
     _cleared_keys,
     of_keys=True,
 )
 CONVERT_KEYS = BackwardRows(
     attention_bwd_convert_keys,
-    "backward of attention on H100, after, for grouped queries: dK and dV from their fp32 accumulators",
+    "backward of FlashAttention 3 and 4, after, for grouped queries: dK and dV from their fp32 accumulators",
     _converted_keys,
     of_keys=True,
 )
