@@ -100,6 +100,12 @@ def test_the_papers_parts_stand_beside_its_workloads(
     assert {name: share for name, share in found.items() if name != "where"} == stated
 
 
+def test_where_the_paper_has_words_alone_no_number_is_printed() -> None:
+    stated = ablation_figures("projection", "sm_90", request("projection", "h100").params)
+    assert (set(stated), view._paper(stated)) == ({"words", "where"}, stated["words"])
+    assert not any(letter.isdigit() for letter in stated["words"])
+
+
 def test_the_tables_and_the_picture_show_steps_reasons_and_the_paper(
     rows: list[dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -96,7 +96,7 @@ def _at_the_papers_size(params: Mapping[str, Any]) -> bool:
 
 
 def ablation_figures(kernel: str, architecture: str, params: Mapping[str, Any]) -> Figure:
-    """Return what the paper says of the parts of a workload's gain, by feature, and `where`; empty if nothing."""
+    """Return what the paper says of the parts of a workload's gain: shares by feature, or `words`, and `where`."""
     family, name = _entry(kernel, params)
     found: Figure = figures()["ablation"].get(family, {}).get(name, {}).get(architecture, {})
     return dict(found)

@@ -40,7 +40,9 @@ def _gains(title: str, rows: list[Mapping[str, Any]]) -> RenderableType:
 
 
 def _paper(stated: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {percent(share)}" for name, share in stated.items() if name != "where")
+    """Shares by feature; `words` where the paper has no figure."""
+    shares = [f"{name} {percent(share)}" for name, share in stated.items() if name not in ("where", "words")]
+    return ", ".join([*shares, *([stated["words"]] if "words" in stated else [])])
 
 
 def _counters(rows: list[Mapping[str, Any]]) -> RenderableType:
