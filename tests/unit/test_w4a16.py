@@ -107,6 +107,13 @@ def test_what_wgmma_cannot_run_is_refused_by_name(gpu: str, params: dict[str, in
         check(request("w4a16", gpu, texts=texts))
 
 
+@pytest.mark.parametrize("gpu", ["a100", "h100"])
+def test_a_choice_among_todays_kernels_is_refused_in_mode_fiber(gpu: str) -> None:
+    texts = {"m": 128, "n": 128, "k": 512, "implementation": "wgmma"}
+    with pytest.raises(UserError, match="implementation=wgmma is a choice among today's kernels"):
+        check(request("w4a16", gpu, mode="fiber", texts=texts))
+
+
 def test_a_slice_of_look_ups_is_right_where_all_stages_are_on_their_way_at_once() -> None:
     row = check(
         request("w4a16", "a100", texts={**SMALL, "m": 9, "n": 136, "k": 256, "scheme": "aqlm_1x16", "split_k": 2})

@@ -62,7 +62,7 @@ class Kernel(ABC, Generic[Config]):
     def candidates(self, machine: Machine, params: Mapping[str, Any], mode: str = "simt") -> list[Any]:
         """Return the configurations worth trying on a machine. Raises UserError if nothing can run the problem."""
         if mode == "fiber":
-            return list(self.native_on(machine).candidates(self.problem(params), machine))
+            return list(self.native_on(machine).candidates(self._native_problem(params), machine))
         return self.simt_candidates(machine, params)
 
     @abstractmethod
@@ -77,9 +77,21 @@ class Kernel(ABC, Generic[Config]):
         """Return the tile program for a machine and a configuration, the first candidate by default."""
         if mode != "fiber":
             return self.simt_build(machine, params, config)
-        native, problem = self.native_on(machine), self.problem(params)
+        native, problem = self.native_on(machine), self._native_problem(params)
         config = config or native.candidates(problem, machine)[0]
         return native.build(problem, config, machine, {**self.check(params), "config": config.label()})
+
+    def _native_problem(self, params: Mapping[str, Any]) -> Any:
+        """Return the checked problem of a FIBER-native kernel. Raises UserError for a choice among today's kernels."""
+        values = self.check(params)
+        for parameter in self.parameters:
+            if parameter.today and values[parameter.name] != parameter.default:
+                raise UserError(
+                    f"{parameter.name}={values[parameter.name]} is a choice among today's kernels of {self.name}; its "
+                    "FIBER-native ones have no such choice",
+                    hint=f"leave {parameter.name} out, or the mode; `heddle compare` takes it for the baseline alone",
+                )
+        return self.problem(values)
 
     @abstractmethod
     def simt_build(self, machine: Machine, params: Mapping[str, Any], config: Config | None = None) -> TileProgram:

@@ -17,6 +17,7 @@ class Parameter:
     """A kernel parameter; a text parameter has `choices`, a number has them or is at least `least`, `most` at most.
 
     `small`: the value that `heddle check` takes where none is given; without it a large default is cut down.
+    `today`: of the kernels of the modes simt and cuda-native alone; a FIBER-native one takes the default.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Parameter:
     least: int = 1
     small: int | str | None = None
     most: int | None = None
+    today: bool = False
 
     @property
     def allowed(self) -> str:

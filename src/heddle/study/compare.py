@@ -125,7 +125,7 @@ def native_part(name: str, at: Request, machine: Machine, values: Mapping[str, A
     try:
         asked = request(
             at.kernel, machine, mode="fiber", clock_mhz=at.clock_mhz, l2_state=at.l2_state,
-            simulation=at.simulation, texts=values,
+            simulation=at.simulation, texts=_of_native(at.kernel, values),
         )  # fmt: skip
         asked = dataclasses.replace(asked, clock_source=at.clock_source, plain=at.machine if asked.plain else None)
         if composites.composite(asked) is not None and all(step.note for step in composites.questions(asked)):
@@ -133,6 +133,12 @@ def native_part(name: str, at: Request, machine: Machine, values: Mapping[str, A
     except UserError as error:
         return Part(name, None, error.message.partition("\n")[0])
     return Part(name, asked)
+
+
+def _of_native(kernel: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that a FIBER-native kernel has too: those of today's kernels alone are the baseline's."""
+    today = {parameter.name for parameter in find_entry(kernel).parameters if parameter.today}
+    return {name: value for name, value in values.items() if name not in today}
 
 
 def attempt(asked: Request) -> Row | str:
@@ -155,8 +161,9 @@ def write_timeline(row: Row, gpu: str | Machine, path: str) -> int:
     """Write a Perfetto trace of the FIBER run, or of the baseline where there is none; return its slices."""
     name = "fiber" if row["fiber"] else "baseline"
     mode = "fiber" if row["fiber"] else "simt"
+    params = _of_native(row["kernel"], row["params"]) if row["fiber"] else row["params"]
     asked = request(row["kernel"], gpu, mode=mode, clock_mhz=row["clock_mhz"], l2_state=row["l2_state"],
-                    texts=row["params"])  # fmt: skip
+                    texts=params)  # fmt: skip
     return runs.write_timeline(asked, row[name], path)
 
 

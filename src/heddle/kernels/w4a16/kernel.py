@@ -42,7 +42,7 @@ class W4Gemm(Kernel[W4Config]):
         Parameter("dtype", str, "fp16", "type of A, of scales and zero points, and of C", choices=("fp16",)),
         Parameter(
             "implementation", str, "mma.sync", "of today's kernel: mma.sync on every GPU, or wgmma (H100)",
-            choices=IMPLEMENTATIONS,
+            choices=IMPLEMENTATIONS, today=True,
         ),
     )  # fmt: skip
     tile = TILE
