@@ -74,6 +74,18 @@ def test_rows_from_the_store_say_what_no_measurement_checks(heddle: Command, sim
         assert all(row[form]["unvalidated"] for form in ("baseline", "control", "fiber"))
 
 
+def test_rows_from_the_store_say_what_the_baseline_lacks(heddle: Command, simulated: list[str]) -> None:
+    for _ in range(2):
+        row = compared(heddle, "compare", "w4a16", "--gpu", "b200", *SMALL)
+        assert all("tcgen05" in row[form]["baseline_note"] for form in ("baseline", "fiber"))
+
+
+def test_a_choice_among_todays_kernels_is_of_the_baseline_alone(heddle: Command, simulated: list[str]) -> None:
+    row = compared(heddle, "compare", "w4a16", "--gpu", "h100", *SMALL, "--set", "implementation=wgmma")
+    used = [row[form]["params"]["implementation"] for form in ("baseline", "fiber")]
+    assert (used, simulated.count("fiber") > 0) == (["wgmma", "mma.sync"], True)
+
+
 def test_a_timeline_of_a_sequence_is_refused_before_anything_runs(
     heddle: Command, simulated: list[str], tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Is it said of every number that no public measurement checks, and of no other?"""
+"""Is it said of every number, and of no other, that nothing public checks it, and what its baseline lacks?"""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from heddle.kernels.registry import entries, find_entry
 from heddle.machine.load import machine
 from heddle.metrics.render import headline
-from heddle.report.comparison import not_validated
+from heddle.report.comparison import heading, remarks_of
 from heddle.study.case_file import OWN_CASES
-from heddle.study.unvalidated import names, rows, unvalidated
+from heddle.study.unvalidated import BASELINES, baseline_note, names, rows, several, unvalidated
 
 
 def forward(row: dict[str, str]) -> bool:
@@ -63,4 +63,58 @@ def test_the_reason_is_printed_with_the_numbers() -> None:
 def test_the_table_of_all_comparisons_has_each_reason_once_with_its_cases() -> None:
     lines = [{"case": case, "gpu": "h100", "baseline": {"unvalidated": why}} for case, why in
              (("a", "no row"), ("b", ""), ("c", "no row"))]  # fmt: skip
-    assert not_validated([*lines, {"case": "d", "gpu": "h100", "failed": "too large"}]) == ["unvalidated: a, c: no row"]
+    assert remarks_of([*lines, {"case": "d", "gpu": "h100", "failed": "too large"}]) == ["unvalidated: a, c: no row"]
+
+
+def test_notes_on_baselines_name_kernels_parameters_and_values_that_exist() -> None:
+    for row in rows(BASELINES):
+        assert row["note"]
+        for kernel in names(row["kernel"]):
+            for name, value in row.get("where", {}).items():
+                assert [find_entry(kernel).check({name: each}) for each in several(value)]
+
+
+@pytest.mark.parametrize(("kernel", "gpu", "given", "text"), [
+    ("attention", "b200", {"direction": "bwd"}, "pairs of CTAs"),
+    ("attention", "b200", {"direction": "fwd+bwd"}, "pairs of CTAs"),
+    ("attention", "b200", {"direction": "bwd", "head_dim": 64}, ""),
+    ("attention", "b200", {}, ""),
+    ("attention_bwd", "b200", {}, "pairs of CTAs"),
+    ("attention", "h100", {"direction": "bwd"}, "main.dq=bulk"),
+    ("attention_bwd", "h100", {}, "dq=bulk"),
+    ("attention", "a100", {"direction": "bwd"}, ""),
+    ("w4a16", "h100", {}, "over a kernel by wgmma"),
+    ("w4a16", "h100", {"implementation": "wgmma"}, ""),
+    ("w4a16", "b200", {}, "by tcgen05"),
+    ("w4a16", "a100", {}, ""),
+    ("ffn", "h100", {"weights": "awq"}, "by wgmma"),
+    ("ffn", "h100", {}, ""),
+    ("llama", "b200", {"precision": "w4a16"}, "by tcgen05"),
+    ("llama", "b200", {"phase": "decode"}, "code for A100"),
+    ("decode_attention", "b200", {}, "code for A100"),
+    ("decode_attention", "h100", {}, ""),
+])  # fmt: skip
+def test_a_note_stands_beside_each_baseline_that_is_not_the_best_known(
+    kernel: str, gpu: str, given: dict[str, str], text: str
+) -> None:
+    found = baseline_note(kernel, machine(gpu), find_entry(kernel).check(given))
+    assert text in found
+    assert bool(text) == bool(found)
+
+
+def test_all_notes_that_fit_are_said() -> None:
+    params = find_entry("llama").check({"phase": "decode", "precision": "w4a16"})
+    found = baseline_note("llama", machine("b200"), params)
+    assert "tcgen05" in found
+    assert "of one token" in found
+
+
+def test_a_comparison_is_headed_by_the_note_on_its_baseline() -> None:
+    row = {"kernel": "w4a16", "gpu": "h100", "params": {}, "clock_mhz": 1.0, "baseline": {"baseline_note": "slow"}}
+    assert heading(row).endswith("of the baseline: slow")
+
+
+def test_a_note_on_a_baseline_has_its_cases_by_gpu() -> None:
+    lines = [{"case": "AWQ", "gpu": gpu, "baseline": {"unvalidated": "no row", "baseline_note": "slow"}}
+             for gpu in ("h100", "b200")]  # fmt: skip
+    assert remarks_of(lines) == ["unvalidated: AWQ: no row", "of the baseline: AWQ (h100), AWQ (b200): slow"]

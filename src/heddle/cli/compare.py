@@ -88,7 +88,7 @@ def _one(
 def _all(gpu: str | None, jobs: int | None, json_file: str | None) -> None:
     from rich.console import Group
 
-    from heddle.report.comparison import not_validated, overview, reasons
+    from heddle.report.comparison import overview, reasons, remarks_of
     from heddle.study.compare_all import compare_all
 
     with progress("comparing") as report:
@@ -96,7 +96,7 @@ def _all(gpu: str | None, jobs: int | None, json_file: str | None) -> None:
     emit(
         {"comparisons": rows},
         json_file,
-        lambda out: out.print(Group(overview(rows), reasons(rows), *not_validated(rows))),
+        lambda out: out.print(Group(overview(rows), reasons(rows), *remarks_of(rows))),
     )
     if failed := sum("failed" in row for row in rows):
         typer.echo(f"heddle: {failed} of {len(rows)} comparisons failed", err=True)

@@ -42,14 +42,17 @@ def headline(document: Document) -> str:
         f"{document['kernel']} on {document['gpu']} ({document['mode']}): {parameters}\n"
         f"{document['time_us']:.2f} us, {document['tflops']:.1f} TFLOP/s, {document['cycles']} cycles at"
         f" {document['clock_mhz']:.0f} MHz ({document['provenance']['clock_source']}){ideal}{_origin(document)}"
-        f"{unvalidated_line(document)}"
+        f"{remarks(document)}"
     )
 
 
-def unvalidated_line(document: Document) -> str:
-    """Say on a line of its own if no public measurement checks a result, and why."""
-    reason = document.get("unvalidated", "")
-    return f"\nunvalidated: {reason}" if reason else ""
+REMARKS = {"unvalidated": "unvalidated", "baseline_note": "of the baseline"}
+"""What is said beside a result where there is something to say, and its name for people."""
+
+
+def remarks(document: Document) -> str:
+    """Say, a line each, why no public measurement checks a result, and what its baseline lacks."""
+    return "".join(f"\n{title}: {document[field]}" for field, title in REMARKS.items() if document.get(field))
 
 
 def _origin(document: Document) -> str:

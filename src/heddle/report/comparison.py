@@ -5,13 +5,13 @@ All functions are pure: they return a renderable and print nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from heddle.metrics.render import own_pipes, percent, unvalidated_line
+from heddle.metrics.render import REMARKS, own_pipes, percent, remarks
 
 Row = Mapping[str, Any]
 RUNS = ("baseline", "control", "fiber")
@@ -45,7 +45,7 @@ def heading(row: Row) -> str:
     """Return kernel, GPU, parameters and clock."""
     params = " ".join(f"{name}={value}" for name, value in row["params"].items())
     head = f"{row['kernel']} on {row['gpu']}: {params}\nall at {row['clock_mhz']:.0f} MHz; speed-ups are in cycles"
-    return head + unvalidated_line(row["baseline"])
+    return head + remarks(row["baseline"])
 
 
 def summary(row: Row) -> str:
@@ -203,13 +203,15 @@ def _as_today(row: Row) -> str:
     return f"no FIBER form, so as today: {', '.join(without)}" if without else ""
 
 
-def not_validated(rows: Iterable[Row]) -> list[str]:
-    """Return why no public measurement checks the baselines, a line a reason with its cases."""
-    cases: dict[str, list[str]] = {}
-    for row in rows:
-        if reason := row.get("baseline", {}).get("unvalidated", ""):
-            cases.setdefault(reason, []).append(row["case"])
-    return [f"unvalidated: {', '.join(dict.fromkeys(names))}: {reason}" for reason, names in cases.items()]
+def remarks_of(rows: Sequence[Row]) -> list[str]:
+    """Return why no public measurement checks the baselines, and what they lack: a line a text with its cases."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for field, title in REMARKS.items():
+        for row in rows:
+            if text := row.get("baseline", {}).get(field, ""):
+                on = f"{row['case']} ({row['gpu']})" if field == "baseline_note" else row["case"]
+                cases.setdefault((title, text), []).append(on)
+    return [f"{title}: {', '.join(dict.fromkeys(names))}: {text}" for (title, text), names in cases.items()]
 
 
 def _runs(row: Row) -> dict[str, Row]:

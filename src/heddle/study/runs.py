@@ -21,7 +21,7 @@ from heddle.study.paper import profile_figures
 from heddle.study.rank import FULL_TURNS, FULL_TURNS_FIBER, check_turns, loop_turns
 from heddle.study.requests import Request, request, request_of
 from heddle.study.tiles import pinned
-from heddle.study.unvalidated import unvalidated
+from heddle.study.unvalidated import baseline_note, unvalidated
 
 if TYPE_CHECKING:
     from heddle.ir.warp import WarpProgram
@@ -57,8 +57,9 @@ def stored(asked: Request) -> dict[str, Any] | None:
 
 
 def _judged(asked: Request, row: dict[str, Any]) -> dict[str, Any]:
-    """Add why no public measurement checks a row, which needs no simulation and so is not stored."""
-    return {**row, "unvalidated": unvalidated(asked.kernel, asked.machine, asked.params)}
+    """Add what is said beside a row: it needs no simulation and so is not stored."""
+    about = asked.kernel, asked.machine, asked.params
+    return {**row, "unvalidated": unvalidated(*about), "baseline_note": baseline_note(*about)}
 
 
 def keep_refusal(asked: Request, reason: str) -> None:
