@@ -5,12 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from heddle.errors import UserError
 from heddle.kernels.attention import passes
 from heddle.kernels.attention.backward_launches import BackwardStep
 from heddle.kernels.attention.backward_rows_kernel import PREPROCESS
+from heddle.kernels.attention.kernel import PARAMETERS
+from heddle.kernels.attention.reference import packed
+from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.registry import find_kernel
 from heddle.study import composites
 from heddle.study.case_file import read_cases
@@ -45,6 +49,16 @@ def test_the_backward_launches_read_what_the_forward_kernel_wrote(backward: None
         found = composites.composite(asked)
         assert found is not None
         assert found.steps(asked.machine, asked.params, "simt")[-1].feeds.get("O") == source
+
+
+def test_the_backward_pass_reads_the_output_of_a_forward_kernel_that_packs_query_heads() -> None:
+    found = passes.AttentionPasses("fwd+bwd", PARAMETERS)
+    asked = request("attention", "h100", texts={**SIZES, "direction": "fwd+bwd"})
+    forward = found.steps(asked.machine, asked.params, "simt")[0]
+    problem = AttentionProblem(**SIZES, causal=False, dtype="fp16")
+    rows = np.arange(SIZES["heads_q"] * SIZES["seqlen_q"] * SIZES["head_dim"]).reshape(SIZES["heads_q"], 20, 64)
+    written = found.written(asked.params, forward, {"O_packed": packed(problem, rows).reshape(-1, 64)}, {})
+    assert np.array_equal(written["O"], rows.reshape(-1, 64))
 
 
 def test_an_architecture_without_a_backward_pass_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

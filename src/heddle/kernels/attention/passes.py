@@ -17,7 +17,7 @@ from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._parameters import Parameter
 from heddle.kernels.attention.backward_launches import FORWARD_WITH_LSE, LAUNCHES, backward_launches
 from heddle.kernels.attention.gradients import gradients
-from heddle.kernels.attention.reference import packed
+from heddle.kernels.attention.reference import packed, unpacked
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
@@ -70,9 +70,7 @@ class AttentionPasses(Composite):
         self, machine: Machine, params: Mapping[str, Any], mode: str, seed: int = 0
     ) -> tuple[Arrays, dict[str, NDArray[np.float64]]]:
         """Return seeded Q, K, V, dO with O and LSE of them, and the expected gradients."""
-        names = {f.name for f in dataclasses.fields(AttentionProblem)}
-        sizes = {name: value for name, value in params.items() if name in names}
-        problem = AttentionProblem(**{**sizes, "causal": bool(sizes["causal"])})
+        problem = _problem(params)
         inputs, expected = gradients(problem, seed)
         inputs["Q_packed"] = packed(problem, inputs["Q"])
         wanted = {
@@ -81,3 +79,17 @@ class AttentionPasses(Composite):
             for tensor, gradient in step.gradients.items()
         }
         return inputs, wanted
+
+    def written(
+        self, params: Mapping[str, Any], step: Step, tensors: Mapping[str, NDArray[Any]], inputs: Arrays
+    ) -> Arrays:
+        """Return O as the backward pass reads it, too, where the forward kernel packs the query heads of a group."""
+        if "O_packed" not in tensors:
+            return dict(tensors)
+        return {**tensors, "O": unpacked(_problem(params), tensors["O_packed"])}
+
+
+def _problem(params: Mapping[str, Any]) -> AttentionProblem:
+    names = {f.name for f in dataclasses.fields(AttentionProblem)}
+    sizes = {name: value for name, value in params.items() if name in names}
+    return AttentionProblem(**{**sizes, "causal": bool(sizes["causal"])})

@@ -77,3 +77,9 @@ def packed(problem: AttentionProblem, array: NDArray[Any]) -> NDArray[Any]:
     """Put the query heads of a key and value head side by side: row r is query r // group of head r % group."""
     heads = array.reshape(problem.batch * problem.heads_kv, problem.group, problem.seqlen_q, problem.head_dim)
     return np.ascontiguousarray(heads.transpose(0, 2, 1, 3)).reshape(len(heads), -1, problem.head_dim)
+
+
+def unpacked(problem: AttentionProblem, array: NDArray[Any]) -> NDArray[Any]:
+    """Undo `packed`; the planes of rows may lie one below the other. Returns [batch * heads_q * seqlen_q, d]."""
+    heads = array.reshape(problem.batch * problem.heads_kv, problem.seqlen_q, problem.group, problem.head_dim)
+    return np.ascontiguousarray(heads.transpose(0, 2, 1, 3)).reshape(-1, problem.head_dim)
