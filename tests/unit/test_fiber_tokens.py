@@ -137,27 +137,33 @@ def test_a_token_is_one_move_on_each_side() -> None:
     assert names.count("Fill") == names.count("TakeToken") == 2
 
 
+def moved(program: WarpProgram, give: int, before: int) -> WarpProgram:
+    """Return the program with a token's move, and its bind, in front of another instruction."""
+    rows = program.instructions
+    assert rows[give - 1].bind is not None
+    order = [pc for pc in range(len(rows)) if pc not in (give - 1, give)]
+    place = order.index(before)
+    early = tuple(rows[pc] for pc in (*order[:place], give - 1, give, *order[place:]))
+    return dataclasses.replace(program, instructions=early)
+
+
+def gives(program: WarpProgram) -> list[int]:
+    """Return where tokens are given."""
+    rows = program.instructions
+    return [pc for pc, row in enumerate(rows) if row.op == "MOV" and _operation(program, pc) == "Fill"]
+
+
 def test_a_token_given_too_early_is_rejected() -> None:
     program = compiled(in_turns)
-    rows = program.instructions
-    give = next(pc for pc, row in enumerate(rows) if row.op == "MOV" and _operation(program, pc) == "Fill")
-    product = max(pc for pc, row in enumerate(rows) if row.op == "WMMA")
-    order = [pc for pc in range(len(rows)) if pc not in (give - 1, give)]
-    place = order.index(product)
-    early = tuple(rows[pc] for pc in (*order[:place], give - 1, give, *order[place:]))
-    assert rows[give - 1].bind is not None
+    product = max(pc for pc, row in enumerate(program.instructions) if row.op == "WMMA")
     with pytest.raises(UserError, match="either order"):
-        VerifyChannels().run(dataclasses.replace(program, instructions=early), one_sm())
+        VerifyChannels().run(moved(program, gives(program)[0], product), one_sm())
 
 
-def test_a_tile_that_roles_of_both_windows_write_is_an_error() -> None:
-    @kernel
-    def both(k: Builder) -> None:
-        gemm = Gemm(k)
-        for window, name in enumerate(("multiply", "finish")):
-            with k.role(name, window=window, registers=8):
-                k.fill(gemm.total)
-                gemm.done.give() if window else gemm.done.take()
-
-    with pytest.raises(UserError, match="both windows"):
-        both.build("sm_90")
+def test_a_race_on_a_tile_that_no_bind_names_is_a_hazard_beside_channels() -> None:
+    program = compiled(in_turns)
+    scale = next(pc for pc in range(len(program.instructions)) if _operation(program, pc) == "Elementwise")
+    early = moved(program, gives(program)[1], scale)
+    a, b = np.ones((ITEMS * ROWS, DEPTH)), np.ones((COLS, DEPTH))
+    report = check(early, one_sm(), {"A": a, "B": b}, {"C": 2.0 * a @ b.T}, result=run(early))
+    assert "total" in {hazard.object for hazard in report.hazards}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from heddle.interp._events import ASYNCHRONOUS_UNITS
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import WarpProgram
@@ -9,10 +11,8 @@ from heddle.sim.launch_work import role_code
 
 
 def handed_over(program: WarpProgram) -> frozenset[str]:
-    """Return register objects that pass between roles by barriers; full and empty bits have rules of their own."""
-    if any(instruction.bind is not None for instruction in program.instructions):
-        return frozenset()
-    registers = {o.name for o in program.objects if o.space == "register"}
+    """Return register objects that pass between roles by barriers or tokens; those with bits have rules of their own."""
+    registers = {o.name for o in program.objects if o.space == "register"} - _by_bits(program)
     roles: dict[str, set[str]] = {}
     for role in program.roles:
         for pc in range(*role_code(program, role)):
@@ -22,6 +22,16 @@ def handed_over(program: WarpProgram) -> frozenset[str]:
                 for access in (*effect.reads, *effect.writes):
                     roles.setdefault(access.object, set()).add(role.name)
     return frozenset(name for name in registers if len(roles.get(name, ())) > 1)
+
+
+def _by_bits(program: WarpProgram) -> set[str]:
+    """Return what a bound instruction reads or writes: full and empty bits order it."""
+    named: set[str] = set()
+    for bound, instruction in pairwise(program.instructions):
+        if bound.bind is not None and instruction.effect is not None:
+            effect = program.effects[instruction.effect]
+            named.update(access.object for access in (*effect.reads, *effect.writes))
+    return named
 
 
 def private_objects(program: WarpProgram) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """Pass 1: divide register tiles among the warps of the role that uses them.
 
-A register tile is spread over all warps of one role. Three layouts exist, by generation and matrix unit:
+A register tile is spread over all warps of one role. The layouts, by generation and by what a tile is for:
 `fragment` (mma.sync): a warp has one block of the tile, cut into 16 x 8 atoms;
 `group` (wgmma): warp w has rows [16 w, 16 w + 16) of each band of 16 x warps rows, so that four warps hold 64 rows;
 `lane` (tcgen05): warp w has rows [32 w, 32 w + 32) of each band, one row a lane, as tensor memory is read.
