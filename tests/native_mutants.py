@@ -9,12 +9,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
+from heddle import interp
 from heddle.errors import UserError
 from heddle.interp.check import CheckReport
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Instruction, WarpProgram
+from heddle.kernels.registry import find_kernel
 from heddle.machine import Machine
 from heddle.passes.verify_channels import VerifyChannels
+from heddle.study.requests import Request
 
 Mutant = tuple[str, WarpProgram]
 MEETINGS = (
@@ -80,11 +83,18 @@ def _at(program: WarpProgram, pc: int) -> str:
     return f"{pc} ({row.op}, line {program.sources[row.source].line})"
 
 
+def rejected(program: WarpProgram, machine: Machine) -> bool:
+    """Return whether the verifier of channels rejects a program."""
+    try:
+        VerifyChannels().run(program, machine)
+    except UserError:
+        return True
+    return False
+
+
 def killed_by(mutant: WarpProgram, machine: Machine, check: Callable[[WarpProgram], CheckReport]) -> str:
     """Return what finds a mutant: "verifier", "run" or "hazard" with two lines, "numbers"; nothing if it survives."""
-    try:
-        VerifyChannels().run(mutant, machine)
-    except UserError:
+    if rejected(mutant, machine):
         return "verifier"
     try:
         report = check(mutant)
@@ -93,3 +103,13 @@ def killed_by(mutant: WarpProgram, machine: Machine, check: Callable[[WarpProgra
     if any(len(hazard.lines) > 1 for hazard in report.hazards):
         return "hazard"
     return "" if report.ok else "numbers"
+
+
+def fate(mutant: WarpProgram, asked: Request) -> str:
+    """Return what finds a mutant of the program of a request, as `killed_by` does."""
+    names = {tensor.name for tensor in mutant.tensors}
+    inputs, outputs = (
+        {name: array for name, array in arrays.items() if name in names}
+        for arrays in find_kernel(asked.kernel).reference(asked.params)
+    )
+    return killed_by(mutant, asked.machine, lambda m: interp.check(m, asked.machine, inputs, outputs))

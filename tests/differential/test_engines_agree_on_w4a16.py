@@ -25,8 +25,8 @@ SIZES = {"m": 20, "n": 136, "k": 256}
 
 CONFIGS: dict[str, Any] = {
     "a100": NATIVE,
-    "h100": sm90_fiber_config.TurnedConfig(tokens=64, stages=2, groups=2),
-    "b200": sm100_fiber_config.TurnedConfig(tokens=64, stages=2),
+    "h100": sm90_fiber_config.Turned90Config(tokens=64, stages=2, groups=2),
+    "b200": sm100_fiber_config.Turned100Config(tokens=64, stages=2),
 }
 BY_WGMMA = W4Config(tile_m=64, tile_n=128, stages=2, warps=8)
 SCHEMES = ("awq", "aqlm_1x16", "aqlm_2x8")

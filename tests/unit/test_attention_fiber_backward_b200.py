@@ -9,7 +9,7 @@ import pytest
 
 from fiber_backward_b200 import checked, compiled, one_sm, problem
 from heddle.errors import UserError
-from heddle.kernels.attention.sm100_fiber_backward_config import FiberBackwardConfig, fiber_backward_items
+from heddle.kernels.attention.sm100_fiber_backward_config import FiberBackward100Config, fiber_backward_items
 from heddle.lang import Builder, kernel
 from heddle.passes.verify_channels import VerifyChannels
 from native_mutants import killed_by, mutants
@@ -107,7 +107,7 @@ def test_what_the_kernel_cannot_run_is_refused(sizes: dict[str, Any], changes: d
 
 
 def test_a_label_names_the_steps() -> None:
-    assert FiberBackwardConfig().label() == "fiber 64x128 q4 do2 launch"
+    assert FiberBackward100Config().label() == "fiber 64x128 q4 do2 launch"
 
 
 def test_a_transposed_load_is_refused_where_no_lane_has_a_row() -> None:

@@ -80,8 +80,8 @@ def test_each_weft_looks_up_a_quarter_of_a_block(scheme: str, entry: dict[str, i
 
 CONFIGS: dict[str, Any] = {
     "a100": FiberGemm80Config(tile_m=128, tile_n=128, stages=3),
-    "h100": sm90_fiber_config.TurnedConfig(tokens=128, stages=3),
-    "b200": sm100_fiber_config.TurnedConfig(tokens=128, stages=3),
+    "h100": sm90_fiber_config.Turned90Config(tokens=128, stages=3),
+    "b200": sm100_fiber_config.Turned100Config(tokens=128, stages=3),
 }
 
 

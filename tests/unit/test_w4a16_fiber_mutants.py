@@ -24,12 +24,12 @@ CASES: dict[tuple[str, str], Any] = {
     ("a100", "awq"): FiberGemm80Config(tile_m=64, tile_n=64, stages=2),
     ("a100", "aqlm_1x16"): FiberGemm80Config(tile_m=64, tile_n=64, stages=2),
     ("a100", "aqlm_2x8"): FiberGemm80Config(tile_m=64, tile_n=64, stages=2),
-    ("h100", "awq"): sm90_fiber_config.TurnedConfig(tokens=64, stages=2, groups=2),
-    ("h100", "aqlm_1x16"): sm90_fiber_config.TurnedConfig(tokens=128, stages=2, groups=1),
-    ("h100", "aqlm_2x8"): sm90_fiber_config.TurnedConfig(tokens=64, stages=2, groups=2),
-    ("b200", "awq"): sm100_fiber_config.TurnedConfig(tokens=64, stages=2),
-    ("b200", "aqlm_1x16"): sm100_fiber_config.TurnedConfig(tokens=64, stages=2),
-    ("b200", "aqlm_2x8"): sm100_fiber_config.TurnedConfig(tokens=64, stages=2),
+    ("h100", "awq"): sm90_fiber_config.Turned90Config(tokens=64, stages=2, groups=2),
+    ("h100", "aqlm_1x16"): sm90_fiber_config.Turned90Config(tokens=128, stages=2, groups=1),
+    ("h100", "aqlm_2x8"): sm90_fiber_config.Turned90Config(tokens=64, stages=2, groups=2),
+    ("b200", "awq"): sm100_fiber_config.Turned100Config(tokens=64, stages=2),
+    ("b200", "aqlm_1x16"): sm100_fiber_config.Turned100Config(tokens=64, stages=2),
+    ("b200", "aqlm_2x8"): sm100_fiber_config.Turned100Config(tokens=64, stages=2),
 }
 """Configurations of small tiles: one or two of them on one SM."""
 SCHEDULES = 20

@@ -11,7 +11,7 @@ from heddle.sim.launch_work import role_code
 
 
 def handed_over(program: WarpProgram) -> frozenset[str]:
-    """Return register objects that pass between roles by barriers or tokens; those with bits have rules of their own."""
+    """Return register objects that pass between roles by barriers or tokens; bits have rules of their own."""
     registers = {o.name for o in program.objects if o.space == "register"} - _by_bits(program)
     roles: dict[str, set[str]] = {}
     for role in program.roles:

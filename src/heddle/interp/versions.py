@@ -3,8 +3,8 @@
 A register counts the data that its producer has held there and those that its consumer has given back. A read takes
 place at issue, that of a matrix instruction when the engine says that its operands are read; a write at issue. Found
 are reads of a datum that is not there, or not any more, writes over a datum that nobody has read, and second producers.
-Registers that no bind names are no channels: the verifier checks that tokens order their accesses, and a race on them is
-a hazard as elsewhere (`heddle.interp._registers`).
+Registers that no bind names are no channels: the verifier checks that tokens order their accesses, and a race on them
+is a hazard as elsewhere (`heddle.interp._registers`).
 """
 
 from __future__ import annotations

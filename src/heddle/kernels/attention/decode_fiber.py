@@ -16,17 +16,13 @@ from heddle.ir.tile import TileProgram
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._rounding import ceil_div
-from heddle.kernels.attention.decode_fiber_sum import COMBINE_REGISTERS, WIDTH, Parts, Sum
+from heddle.kernels.attention.decode_fiber_sum import COMBINE_REGISTERS, ROWS, WEFTS, WIDTH, Parts, Sum
 from heddle.kernels.attention.decode_shape import DecodeProblem
 from heddle.kernels.attention.decode_split import split_items
 from heddle.kernels.attention.softmax import OnlineSoftmax
 from heddle.lang import Builder, Index, Item, RegisterHandle, kernel
 from heddle.machine.spec import Machine
 
-WEFTS = 4
-"""Of a role: one in each subpartition."""
-ROWS = 16
-"""Query heads of an item: the m of mma.sync."""
 LOAD_REGISTERS = 12
 """Of a weft that loads: addresses of loads whose operands have not been read."""
 MULTIPLY_REGISTERS = 216

@@ -9,8 +9,9 @@ from heddle.kernels.attention.softmax import OnlineSoftmax
 from heddle.lang import Builder, Item, RegisterHandle
 
 WEFTS = 4
+"""Of a role: one in each subpartition."""
 ROWS = 16
-"""Query heads of an item."""
+"""Query heads of an item: the m of mma.sync."""
 WIDTH = 64
 """Columns of O that are handed over at a time, and of a load of values."""
 COMBINE_REGISTERS = 80

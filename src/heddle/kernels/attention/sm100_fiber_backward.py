@@ -10,7 +10,7 @@ from __future__ import annotations
 from heddle.kernels.attention.backward_shape import backward_flops
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_fiber_backward_compute import Changes, Weights
-from heddle.kernels.attention.sm100_fiber_backward_config import GROUP, FiberBackwardConfig
+from heddle.kernels.attention.sm100_fiber_backward_config import GROUP, FiberBackward100Config
 from heddle.kernels.attention.sm100_fiber_backward_memory import Memory
 from heddle.kernels.attention.sm100_fiber_backward_out import Out
 from heddle.kernels.attention.sm100_fiber_backward_products import Products
@@ -28,7 +28,7 @@ WEIGHT_REGISTERS, CHANGE_REGISTERS = 72, 68
 
 @kernel
 def attention_bwd_sm100_fiber(
-    k: Builder, problem: AttentionProblem, config: FiberBackwardConfig, items: dict[str, list[int]]
+    k: Builder, problem: AttentionProblem, config: FiberBackward100Config, items: dict[str, list[int]]
 ) -> None:
     """Every hand-over between wefts is a pool tensor, columns of tensor memory or an mbarrier."""
     k.flops = backward_flops(problem)

@@ -28,7 +28,7 @@ CHANGE_STAGES, ADDED_STAGES = 2, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiberBackwardConfig:
+class FiberBackward100Config:
     """A FIBER-thread keeps 128 keys of a query head; `queries`, `outputs`: steps of Q and of dO in shared memory."""
 
     queries: int = 4
@@ -56,7 +56,7 @@ def fiber_backward_items(problem: AttentionProblem) -> dict[str, list[int]]:
     }
 
 
-def shared_bytes(problem: AttentionProblem, config: FiberBackwardConfig) -> int:
+def shared_bytes(problem: AttentionProblem, config: FiberBackward100Config) -> int:
     """Return the shared memory of a FIBER-thread: K, V, steps of Q, dO and dS, statistics, what is on its way out."""
     rows = 2 * ROWS + (config.queries + config.outputs) * STEP
     tiles = (rows * problem.head_dim + CHANGE_STAGES * STEP * ROWS) * problem.element_bytes

@@ -13,7 +13,7 @@ from heddle.kernels.attention.sm100_fiber_backward_config import (
     LANES,
     PART,
     STEP,
-    FiberBackwardConfig,
+    FiberBackward100Config,
 )
 from heddle.lang import Builder, GlobalHandle, Index, Item, SharedBox
 
@@ -61,7 +61,7 @@ class Memory:
     mbarriers: `change` (dS in shared memory), `added` (a part of dQ on its way), `out` (of dK or dV).
     """
 
-    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberBackwardConfig) -> None:
+    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberBackward100Config) -> None:
         self.k, self.problem, self.d, dtype = k, problem, problem.head_dim, problem.dtype
         self.strip = min(STRIP_BYTES // problem.element_bytes, self.d)
         self.tensors = GradientTensors(k, problem)

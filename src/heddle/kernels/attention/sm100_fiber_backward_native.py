@@ -9,7 +9,7 @@ from heddle.kernels._parameters import TileParameter
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_fiber_backward import attention_bwd_sm100_fiber
 from heddle.kernels.attention.sm100_fiber_backward_config import (
-    FiberBackwardConfig,
+    FiberBackward100Config,
     fiber_backward_items,
     shared_bytes,
 )
@@ -24,17 +24,17 @@ TILE = (
     TileParameter("queries", int, "steps of 64 rows of Q in shared memory", "3 or more, as shared memory holds"),
     TileParameter("outputs", int, "steps of 64 rows of dO in shared memory", "2 or more, as shared memory holds"),
 )
-"""What the fields of `FiberBackwardConfig` may be, for people."""
+"""What the fields of `FiberBackward100Config` may be, for people."""
 
 
-def candidates(problem: AttentionProblem, machine: Machine) -> list[FiberBackwardConfig]:
+def candidates(problem: AttentionProblem, machine: Machine) -> list[FiberBackward100Config]:
     """Return the one configuration. Raises UserError for what cannot be run."""
     _check_problem(problem)
-    return [FiberBackwardConfig()]
+    return [FiberBackward100Config()]
 
 
 def build(
-    problem: AttentionProblem, config: FiberBackwardConfig, machine: Machine, params: ProgramParams
+    problem: AttentionProblem, config: FiberBackward100Config, machine: Machine, params: ProgramParams
 ) -> TileProgram:
     """Return the tile program. Raises UserError if the configuration does not fit."""
     _check_problem(problem)
@@ -51,7 +51,7 @@ def _check_problem(problem: AttentionProblem) -> None:
         )
 
 
-def _check_config(problem: AttentionProblem, config: FiberBackwardConfig, machine: Machine) -> None:
+def _check_config(problem: AttentionProblem, config: FiberBackward100Config, machine: Machine) -> None:
     for name, least in LEAST.items():
         if getattr(config, name) < least:
             raise UserError(f"{name} must be {least} or more, got {getattr(config, name)}")

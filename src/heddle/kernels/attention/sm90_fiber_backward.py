@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from heddle.kernels._channels import BitChannel
 from heddle.kernels.attention.backward_shape import backward_flops
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_fiber_backward_config import BLOCK, HALVES, FiberBackwardConfig, registers, windows
+from heddle.kernels.attention.sm90_fiber_backward_config import BLOCK, HALVES, FiberBackward90Config, registers, windows
 from heddle.kernels.attention.sm90_fiber_backward_memory import GROUP, Memory
 from heddle.kernels.attention.sm90_fiber_backward_products import KeyGradient, QueryGradient
 from heddle.kernels.attention.sm90_fiber_backward_rows import Rows
@@ -26,7 +26,7 @@ from heddle.kernels.attention.sm90_fiber_backward_turns import Station, Turns
 from heddle.lang import Builder, GlobalHandle, kernel
 
 
-def stations(config: FiberBackwardConfig) -> list[Station]:
+def stations(config: FiberBackward90Config) -> list[Station]:
     """Return a cycle of products: S and dP of a block of keys, then dV, dK and dQ of what has been differentiated."""
     found = []
     for half in range(HALVES):
@@ -47,7 +47,7 @@ class Backward:
     """The roles of the kernel and what they share."""
 
     def __init__(
-        self, k: Builder, problem: AttentionProblem, config: FiberBackwardConfig, items: dict[str, list[int]]
+        self, k: Builder, problem: AttentionProblem, config: FiberBackward90Config, items: dict[str, list[int]]
     ) -> None:
         self.k, self.problem, self.config, self.items = k, problem, config, items
         self.memory, self.turns = Memory(k, problem, config), Turns(k, stations(config))
@@ -130,7 +130,7 @@ class Backward:
 
 @kernel
 def attention_bwd_fiber(
-    k: Builder, problem: AttentionProblem, config: FiberBackwardConfig, items: dict[str, list[int]], clusters: int
+    k: Builder, problem: AttentionProblem, config: FiberBackward90Config, items: dict[str, list[int]], clusters: int
 ) -> None:
     """Persistent over blocks of keys; every hand-over between wefts is a pool tensor or an mbarrier."""
     k.flops = backward_flops(problem)

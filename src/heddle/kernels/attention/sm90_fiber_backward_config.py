@@ -42,7 +42,7 @@ Order = Literal["static", "dynamic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiberBackwardConfig:
+class FiberBackward90Config:
     """How the problem is cut: a FIBER-thread keeps 128 keys of a query head and goes through its queries.
 
     `tile_m`: queries of a step. `stages`: blocks of Q and of dO in shared memory, `key_stages`: blocks of K. `slots`:
@@ -69,14 +69,14 @@ class FiberBackwardConfig:
         return f"fiber-bwd {self.tile_m}x{self.tile_n} {counts} {self.dq} {self.order}"
 
 
-def dq_shape(problem: AttentionProblem, config: FiberBackwardConfig) -> tuple[int, int]:
+def dq_shape(problem: AttentionProblem, config: FiberBackward90Config) -> tuple[int, int]:
     """Return rows and columns of a product for dQ: blocks of queries, or of one block some of the columns."""
     if config.tile_m > BLOCK:
         return config.tile_m // config.parts, problem.head_dim
     return config.tile_m, problem.head_dim // config.parts
 
 
-def shared_bytes(problem: AttentionProblem, config: FiberBackwardConfig) -> int:
+def shared_bytes(problem: AttentionProblem, config: FiberBackward90Config) -> int:
     """Return the shared memory of a FIBER-thread: K, V, stages of Q, dO, dS and row statistics, dQ on its way out."""
     rows = (config.key_stages + 1) * config.tile_n + 2 * config.stages * config.tile_m
     elements = rows * problem.head_dim + GRADIENT_STAGES * config.tile_m * config.tile_n
@@ -85,7 +85,7 @@ def shared_bytes(problem: AttentionProblem, config: FiberBackwardConfig) -> int:
     return elements * problem.element_bytes + accumulators * ACCUMULATOR_BYTES + BARRIER_BYTES
 
 
-def registers(problem: AttentionProblem, config: FiberBackwardConfig) -> dict[str, int]:
+def registers(problem: AttentionProblem, config: FiberBackward90Config) -> dict[str, int]:
     """Return the own registers of each role, vector registers of a subpartition."""
     tile = BLOCK * config.tile_m // LANES_OF_SM
     head = BLOCK * problem.head_dim // LANES_OF_SM
@@ -101,12 +101,12 @@ def registers(problem: AttentionProblem, config: FiberBackwardConfig) -> dict[st
     return own | {"dq": rows * cols // LANES_OF_SM + QUERY_REGISTERS}
 
 
-def pooled(config: FiberBackwardConfig) -> int:
+def pooled(config: FiberBackward90Config) -> int:
     """Return the registers of P and dS in the pool."""
     return 2 * config.slots * BLOCK * config.tile_m // LANES_OF_SM // 2
 
 
-def windows(problem: AttentionProblem, config: FiberBackwardConfig) -> dict[str, int]:
+def windows(problem: AttentionProblem, config: FiberBackward90Config) -> dict[str, int]:
     """Return the window of each role: P and dS are in that of the role that makes them, with as much of dV as fits."""
     own = registers(problem, config)
     copies = 0 if config.slots > 1 else 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm90_backward_items import key_blocks
-from heddle.kernels.attention.sm90_fiber_backward_config import FiberBackwardConfig
+from heddle.kernels.attention.sm90_fiber_backward_config import FiberBackward90Config
 
 
-def fiber_backward_items(problem: AttentionProblem, config: FiberBackwardConfig) -> dict[str, list[int]]:
+def fiber_backward_items(problem: AttentionProblem, config: FiberBackward90Config) -> dict[str, list[int]]:
     """Return the work items, one list an attribute: blocks of keys of a query head.
 
     q_plane, kv_plane, key: the head and the first key; first, last: first row of the first and last block of queries
@@ -30,7 +30,7 @@ def fiber_backward_items(problem: AttentionProblem, config: FiberBackwardConfig)
     return items
 
 
-def _masked(problem: AttentionProblem, config: FiberBackwardConfig, key: int, first: int, count: int) -> int:
+def _masked(problem: AttentionProblem, config: FiberBackward90Config, key: int, first: int, count: int) -> int:
     """Blocks from `first` on that a mask cuts: all if keys are missing, else up to the query that sees the last key."""
     if key + config.tile_n > problem.seqlen_kv:
         return count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heddle.kernels.attention.backward_tensors import GradientTensors
 from heddle.kernels.attention.fiber_blocks import Blocks
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_fiber_backward_config import GRADIENT_STAGES, FiberBackwardConfig, dq_shape
+from heddle.kernels.attention.sm90_fiber_backward_config import GRADIENT_STAGES, FiberBackward90Config, dq_shape
 from heddle.lang import Builder, GlobalHandle, Index, Item, RegisterHandle
 
 GROUP = 4
@@ -45,7 +45,7 @@ class StatisticBlocks(Blocks):
 class Memory:
     """K and V of the FIBER-thread's keys, blocks of Q, dO and dS, and parts of dQ on their way out."""
 
-    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberBackwardConfig) -> None:
+    def __init__(self, k: Builder, problem: AttentionProblem, config: FiberBackward90Config) -> None:
         self.k, self.problem, self.config = k, problem, config
         self.tensors = tensors = GradientTensors(k, problem)
         rows = {"rows": config.tile_m, "stages": config.stages}

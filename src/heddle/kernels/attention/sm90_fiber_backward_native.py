@@ -15,7 +15,7 @@ from heddle.kernels.attention.sm90_fiber_backward_config import (
     BLOCK,
     HALVES,
     REDUCTIONS,
-    FiberBackwardConfig,
+    FiberBackward90Config,
     Order,
     shared_bytes,
 )
@@ -30,22 +30,22 @@ TILE = (
     TileParameter("parts", int, "products that dQ of a step is made in", "1, 2"),
     TileParameter("dq", str, "how dQ is added to memory", "bulk, atomics"),
 )
-"""What the fields of `FiberBackwardConfig` may be, for people."""
+"""What the fields of `FiberBackward90Config` may be, for people."""
 
 
-def candidates(problem: AttentionProblem, machine: Machine) -> list[FiberBackwardConfig]:
+def candidates(problem: AttentionProblem, machine: Machine) -> list[FiberBackward90Config]:
     """Return configurations worth trying, the one that is taken first. Raises UserError for what cannot be run."""
     _check_problem(problem)
     order: Order = "dynamic" if problem.causal else "static"
     if problem.head_dim > BLOCK:
-        best = FiberBackwardConfig(tile_m=BLOCK, slots=HALVES, order=order)
+        best = FiberBackward90Config(tile_m=BLOCK, slots=HALVES, order=order)
     else:
-        best = FiberBackwardConfig(tile_m=2 * BLOCK, slots=1, order=order)
+        best = FiberBackward90Config(tile_m=2 * BLOCK, slots=1, order=order)
     return [best, replace(best, dq="bulk")]
 
 
 def build(
-    problem: AttentionProblem, config: FiberBackwardConfig, machine: Machine, params: ProgramParams
+    problem: AttentionProblem, config: FiberBackward90Config, machine: Machine, params: ProgramParams
 ) -> TileProgram:
     """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
     _check_problem(problem)
@@ -63,7 +63,7 @@ def _check_problem(problem: AttentionProblem) -> None:
         )
 
 
-def _check_config(problem: AttentionProblem, config: FiberBackwardConfig, machine: Machine) -> None:
+def _check_config(problem: AttentionProblem, config: FiberBackward90Config, machine: Machine) -> None:
     if config.tile_m not in (BLOCK, 2 * BLOCK) or min(config.stages, config.key_stages) < 2:
         raise UserError(
             f"tile_m is {BLOCK} or {2 * BLOCK}, stages and key_stages at least 2 (dK and dQ come a step later); "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.kernels._channels import BitChannel
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_fiber_backward_config import BLOCK, HALVES, FiberBackwardConfig
+from heddle.kernels.attention.sm90_fiber_backward_config import BLOCK, HALVES, FiberBackward90Config
 from heddle.kernels.attention.sm90_fiber_backward_memory import GROUP, Memory, StatisticBlocks
 from heddle.kernels.attention.sm90_fiber_backward_turns import Turns
 from heddle.lang import Builder, GlobalHandle, Index, Item
@@ -75,7 +75,7 @@ class KeyGradient:
 class QueryGradient:
     """dQ = dS K of a block of queries, in parts, each added to memory."""
 
-    def __init__(self, k: Builder, config: FiberBackwardConfig, memory: Memory, turns: Turns) -> None:
+    def __init__(self, k: Builder, config: FiberBackward90Config, memory: Memory, turns: Turns) -> None:
         self.k, self.config, self.memory, self.turns = k, config, memory, turns
         self.part = k.registers("dq_part", memory.dq_shape, "fp32", warps=(GROUP, 1))
 

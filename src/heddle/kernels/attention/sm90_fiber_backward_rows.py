@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heddle.kernels._channels import BitChannel
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_fiber_backward_config import BLOCK, HALVES, FiberBackwardConfig
+from heddle.kernels.attention.sm90_fiber_backward_config import BLOCK, HALVES, FiberBackward90Config
 from heddle.kernels.attention.sm90_fiber_backward_memory import GROUP, Memory
 from heddle.kernels.attention.sm90_fiber_backward_statistics import Statistics
 from heddle.kernels.attention.sm90_fiber_backward_turns import Turns
@@ -22,7 +22,7 @@ class Rows:
         self,
         k: Builder,
         problem: AttentionProblem,
-        config: FiberBackwardConfig,
+        config: FiberBackward90Config,
         memory: Memory,
         turns: Turns,
         statistics: Statistics,

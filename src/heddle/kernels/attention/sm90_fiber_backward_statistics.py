@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heddle.kernels.attention.sm90_fiber_backward_config import FiberBackwardConfig
+from heddle.kernels.attention.sm90_fiber_backward_config import FiberBackward90Config
 from heddle.kernels.attention.sm90_fiber_backward_memory import GROUP, Memory
 from heddle.lang import Builder, Item, RegisterHandle
 
@@ -10,7 +10,7 @@ from heddle.lang import Builder, Item, RegisterHandle
 class Statistics:
     """LSE and row sums of a block of queries in the pool, a quarter in each subpartition, where all wefts read them."""
 
-    def __init__(self, k: Builder, config: FiberBackwardConfig, memory: Memory) -> None:
+    def __init__(self, k: Builder, config: FiberBackward90Config, memory: Memory) -> None:
         self.k, self.memory = k, memory
         self.lse, self.dpsum = (self._vector(name, config.tile_m) for name in ("lse", "dpsum"))
 

@@ -22,6 +22,8 @@ GROUPS = (128, 64)
 """Weights of a column, along k, that share a scale and a zero point."""
 TILE_K = 64
 """Elements of k in one stage of A: one row of the 128-byte swizzle."""
+ELEMENT_BYTES = 2
+"""Of A and C, fp16 or bf16."""
 STEP_K = 16
 """Of one mma.sync (PTX ISA, m16n8k16)."""
 

@@ -11,18 +11,17 @@ from heddle.kernels._parameters import TileParameter
 from heddle.kernels.gemm.check import BARRIER_BYTES
 from heddle.kernels.gemm.sm100_fiber import CHUNK, SLOTS, TILE_M
 from heddle.kernels.w4a16.check import codebook_bytes
-from heddle.kernels.w4a16.shape import TILE_K, W4Problem
+from heddle.kernels.w4a16.shape import ELEMENT_BYTES, TILE_K, W4Problem
 from heddle.kernels.w4a16.sm100_fiber import PAIR, w4_sm100_fiber
 from heddle.kernels.w4a16.turned import TurnedTiles
 from heddle.machine.spec import Machine
 
 TOKENS = (256, 128, 64)
 MAX_STAGES = 8
-ELEMENT_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnedConfig:
+class Turned100Config:
     """Tiles of 128 columns of W x `tokens` rows of A, `stages` of A in shared memory."""
 
     tokens: int
@@ -37,18 +36,18 @@ TILE = (
     TileParameter("tokens", int, "rows of A that a FIBER-thread multiplies", f"multiples of {CHUNK}, up to 256"),
     TileParameter("stages", int, "slices of A in flight", "2 or more, as shared memory holds"),
 )
-"""What the fields of `TurnedConfig` may be, for people."""
+"""What the fields of `Turned100Config` may be, for people."""
 
 
-def candidates(problem: W4Problem, machine: Machine) -> list[TurnedConfig]:
+def candidates(problem: W4Problem, machine: Machine) -> list[Turned100Config]:
     """Return tiles worth trying, widest first. Raises UserError for what the kernel cannot run."""
     _check_problem(problem)
     stages = {tokens: min(MAX_STAGES, _most_stages(problem, tokens, machine)) for tokens in TOKENS}
     fitting = [tokens for tokens in TOKENS if tokens < 2 * problem.m or tokens == min(TOKENS)]
-    return [TurnedConfig(tokens=tokens, stages=stages[tokens]) for tokens in fitting]
+    return [Turned100Config(tokens=tokens, stages=stages[tokens]) for tokens in fitting]
 
 
-def build(problem: W4Problem, config: TurnedConfig, machine: Machine, params: ProgramParams) -> TileProgram:
+def build(problem: W4Problem, config: Turned100Config, machine: Machine, params: ProgramParams) -> TileProgram:
     """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
     _check_problem(problem)
     most_tokens = machine.tensor_memory_columns // SLOTS

@@ -10,13 +10,12 @@ from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, FiberGemm80, sum_registers
 from heddle.kernels.gemm.sm80_fiber_config import COLUMNS, ROWS, USABLE_REGISTERS, FiberGemm80Config
 from heddle.kernels.w4a16.check import codebook_bytes
-from heddle.kernels.w4a16.shape import W4Problem
+from heddle.kernels.w4a16.shape import ELEMENT_BYTES, W4Problem
 from heddle.kernels.w4a16.sm80_fiber import block_k, w4_sm80_fiber, weight_registers
 from heddle.machine.spec import Machine
 
 TILES = ((192, 128), (128, 128), (64, 128), (64, 64))
 MAX_STAGES = 5
-ELEMENT_BYTES = 2
 BEGIN_REGISTERS = GROUP
 """Of the weft that a FIBER-thread starts with, and of those that end at once."""
 

@@ -10,7 +10,7 @@ from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels.gemm.check import BARRIER_BYTES
 from heddle.kernels.w4a16.check import codebook_bytes
-from heddle.kernels.w4a16.shape import TILE_K, W4Problem
+from heddle.kernels.w4a16.shape import ELEMENT_BYTES, TILE_K, W4Problem
 from heddle.kernels.w4a16.sm90_fiber import CHUNKS, PART, ROWS, w4_sm90_fiber
 from heddle.kernels.w4a16.turned import TurnedTiles
 from heddle.machine.spec import Machine
@@ -19,11 +19,10 @@ TOKENS = (256, 192, 128, 64)
 MAX_STAGES = 6
 GROUPS = (2, 1)
 CLUSTERS = (2, 1)
-ELEMENT_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnedConfig:
+class Turned90Config:
     """Tiles of 64 `groups` columns of W x `tokens` rows of A; `stages` of A; `cluster` CTAs share slices of A."""
 
     tokens: int
@@ -48,10 +47,10 @@ TILE = (
     TileParameter("groups", int, f"groups of four wefts that multiply {ROWS} columns of W each", "1, 2"),
     TileParameter("cluster", int, "CTAs side by side that load A for each other", "1, 2"),
 )
-"""What the fields of `TurnedConfig` may be, for people."""
+"""What the fields of `Turned90Config` may be, for people."""
 
 
-def candidates(problem: W4Problem, machine: Machine) -> list[TurnedConfig]:
+def candidates(problem: W4Problem, machine: Machine) -> list[Turned90Config]:
     """Return tiles worth trying, widest first. Raises UserError for what the kernel cannot run."""
     _check_problem(problem)
     found = []
@@ -63,11 +62,11 @@ def candidates(problem: W4Problem, machine: Machine) -> list[TurnedConfig]:
                 if wide or tall or (groups == 1 and tokens > PART and problem.m > PART):
                     continue
                 stages = min(MAX_STAGES, _most_stages(problem, tokens, machine))
-                found.append(TurnedConfig(tokens=tokens, stages=stages, groups=groups, cluster=cluster))
+                found.append(Turned90Config(tokens=tokens, stages=stages, groups=groups, cluster=cluster))
     return found
 
 
-def build(problem: W4Problem, config: TurnedConfig, machine: Machine, params: ProgramParams) -> TileProgram:
+def build(problem: W4Problem, config: Turned90Config, machine: Machine, params: ProgramParams) -> TileProgram:
     """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
     _check_problem(problem)
     _check_config(problem, config, machine)
@@ -86,7 +85,7 @@ def _check_problem(problem: W4Problem) -> None:
         raise UserError(f"the FIBER-native kernel takes two blocks of {problem.block} of k or more; k = {problem.k}")
 
 
-def _check_config(problem: W4Problem, config: TurnedConfig, machine: Machine) -> None:
+def _check_config(problem: W4Problem, config: Turned90Config, machine: Machine) -> None:
     if config.tokens % PART or not PART <= config.tokens <= max(TOKENS):
         raise UserError(f"tokens must be a multiple of {PART} up to {max(TOKENS)}, got {config.tokens}")
     for name, allowed in (("groups", GROUPS), ("cluster", CLUSTERS)):

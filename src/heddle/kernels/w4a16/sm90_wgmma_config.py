@@ -6,7 +6,7 @@ from heddle.errors import UserError
 from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.gemm.check import BARRIER_BYTES
 from heddle.kernels.w4a16.check import codebook_bytes
-from heddle.kernels.w4a16.shape import TILE_K, W4Config, W4Problem
+from heddle.kernels.w4a16.shape import ELEMENT_BYTES, TILE_K, W4Config, W4Problem
 from heddle.kernels.w4a16.sm90_wgmma import CHUNK, GROUP_ROWS, PAIR, STORE_STAGES
 from heddle.kernels.w4a16.turned import TurnedTiles
 from heddle.machine.spec import Machine
@@ -16,7 +16,6 @@ WEIGHTS = (128, 64)
 MAX_STAGES = 6
 CLUSTER = 2
 """CTAs side by side that copy A for each other, where W is wide enough: Machete's clusters are 2 x 1, too."""
-ELEMENT_BYTES = 2
 
 
 def tiles_of(problem: W4Problem, config: W4Config) -> TurnedTiles:
