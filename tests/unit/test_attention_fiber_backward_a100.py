@@ -113,11 +113,11 @@ def test_every_visible_block_is_visited_once_and_masked_where_needed(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tile_m": 48}, "tile_m is a multiple of 32"),
-        ({"groups": 3}, "groups 1 or 2"),
+        ({"tile_m": 64}, "registers hold tile_m = 32 queries of a step"),
+        ({"groups": 3}, "and groups = 1; got 32 and 3"),
         ({"stages": 2}, "stages must be 3 to"),
         ({"pace": 16}, "pace must be 1 to 15"),
-        ({"groups": 2}, "registers"),
+        ({"groups": 2}, "and groups = 1; got 32 and 2"),
     ],
 )
 def test_what_cannot_run_is_refused(changes: dict[str, int], message: str) -> None:

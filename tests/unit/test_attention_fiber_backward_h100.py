@@ -116,6 +116,7 @@ def test_every_visible_block_is_visited_once_and_masked_where_needed(
     ("changes", "message"),
     [
         ({"tile_m": 96}, "tile_m is 64 or 128"),
+        ({"tile_m": 128, "slots": 1}, "(?s)tile_m = 128 at head size 128 takes at least .*use tile_m = 64"),
         ({"slots": 3}, "slots is 1 or 2"),
         ({"parts": 3}, "parts 1 to 2"),
         ({"key_stages": 1}, "key_stages at least 2"),

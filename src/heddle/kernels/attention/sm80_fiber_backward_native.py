@@ -29,8 +29,10 @@ CONFIGS = {
 """By head size: dK and dV take a quarter of the registers, 128 in each subpartition."""
 MOST_PACE = 15
 TILE = (
-    TileParameter("tile_m", int, "queries of a step", "multiples of 32, as registers hold"),
-    TileParameter("groups", int, "blocks of 64 keys that a FIBER-thread keeps", "1, 2, as registers hold"),
+    TileParameter("tile_m", int, "queries of a step", "32: registers hold no more"),
+    TileParameter(
+        "groups", int, "blocks of 64 keys that a FIBER-thread keeps", "1, at head size 64 also 2, as registers hold"
+    ),
     TileParameter("stages", int, "blocks of Q and dO in shared memory", "3 or more, as shared memory holds"),
     TileParameter("pace", int, "least cycles between instructions of wefts that do not multiply", "1 to 15"),
 )
@@ -71,9 +73,12 @@ def _check_problem(problem: AttentionProblem) -> None:
 
 
 def _check_config(problem: AttentionProblem, config: FiberBackward80Config, machine: Machine) -> None:
-    if config.tile_m % STEP or config.tile_m < STEP or config.groups not in (1, 2):
+    groups = CONFIGS[problem.head_dim].groups
+    if config.tile_m != STEP or not 1 <= config.groups <= groups:
+        allowed = " to ".join(map(str, sorted({1, groups})))
         raise UserError(
-            f"tile_m is a multiple of {STEP} queries, groups 1 or 2; got {config.tile_m} and {config.groups}"
+            f"at head size {problem.head_dim} registers hold tile_m = {STEP} queries of a step and groups = {allowed}; "
+            f"got {config.tile_m} and {config.groups}"
         )
     most = _stages_that_fit(problem, config, machine)
     if not LEAST_STAGES <= config.stages <= most:

@@ -77,12 +77,23 @@ def _check_config(problem: AttentionProblem, config: FiberBackward90Config, mach
             f"slots is 1 or {HALVES} and parts {least} to {HALVES} with tile_m = {config.tile_m}; "
             f"got {config.slots} and {config.parts}"
         )
-    needed = shared_bytes(problem, config)
-    if needed > machine.shared_memory_bytes_per_cta:
+    _check_memory(problem, config, machine)
+
+
+def _check_memory(problem: AttentionProblem, config: FiberBackward90Config, machine: Machine) -> None:
+    room = machine.shared_memory_bytes_per_cta
+    least = replace(config, stages=2, key_stages=2, dq="atomics")
+    if (needed := shared_bytes(problem, least)) > room:
         raise UserError(
-            f"{config.label()} takes {needed} bytes of shared memory; a FIBER-thread has "
-            f"{machine.shared_memory_bytes_per_cta}",
-            hint="use fewer stages",
+            f"tile_m = {config.tile_m} at head size {problem.head_dim} takes at least {needed} bytes of shared memory; "
+            f"a FIBER-thread has {room}",
+            hint=f"use tile_m = {BLOCK}",
+        )
+    needed = shared_bytes(problem, config)
+    if needed > room:
+        raise UserError(
+            f"{config.label()} takes {needed} bytes of shared memory; a FIBER-thread has {room}",
+            hint="use fewer stages, or dq = atomics, which takes none for dQ",
         )
 
 
