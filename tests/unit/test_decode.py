@@ -64,11 +64,26 @@ def test_splits_without_keys_are_not_launched() -> None:
         find_kernel("decode_split").problem({"seqlen_kv": 1280, "num_splits": 8})
 
 
+WHOLE = {"batch": 256, "heads_q": 16, "heads_kv": 2, "seqlen_kv": 256}
+
+
 @pytest.mark.parametrize(("gpu", "name"), [("a100", "attention_fa2"), ("h100", "attention"), ("b200", "attention_fa2")])
 def test_whole_keys_are_one_launch_of_attention_with_packed_heads(gpu: str, name: str) -> None:
-    ((kernel, params),) = launches(gpu, batch=256, heads_q=16, heads_kv=2, seqlen_kv=256)
+    ((kernel, params),) = launches(gpu, **WHOLE, append=0)
     assert kernel == name
     assert (params["heads_q"], params["heads_kv"], params["seqlen_q"]) == (2, 2, 8)
+
+
+@pytest.mark.parametrize("gpu", ["a100", "b200"])
+def test_the_split_kernel_goes_through_whole_keys_where_one_is_appended(gpu: str) -> None:
+    assert [kernel for kernel, _ in launches(gpu, **WHOLE)] == ["decode_whole"]
+
+
+def test_the_split_kernel_writes_o_itself_where_keys_are_whole() -> None:
+    kernel, gpu = find_kernel("decode_whole"), machine("a100")
+    program = pipeline.tile_program("decode_whole", gpu, kernel.check(SMALL))
+    outputs = [(tensor.name, tensor.dtype) for tensor in program.tensors if tensor.role == "output"]
+    assert outputs == [("O", "fp16")]
 
 
 def test_keys_in_8_bits_are_decoded_on_h100_and_added_up_in_16() -> None:
@@ -100,6 +115,7 @@ def test_the_references_of_both_launches_make_that_of_the_whole() -> None:
     [
         ("a100", {"num_splits": 3}),
         ("a100", {"num_splits": 1, "dtype": "bf16"}),
+        ("a100", {"num_splits": 1, "dtype": "bf16", "append": 0}),
         ("a100", {"num_splits": 2, "head_dim": 256, "seqlen_kv": 65}),
         ("h100", {"num_splits": 2}),
         ("h100", {"num_splits": 2, "head_dim": 64, "dtype": "bf16"}),
@@ -149,6 +165,12 @@ def test_tiles_of_query_heads_count_where_splits_are_chosen() -> None:
 
 def test_more_query_heads_than_rows_go_through_all_keys() -> None:
     asked = request("decode_attention", "a100", texts={"batch": 1, "heads_q": 128, "heads_kv": 1, "num_splits": 1})
+    assert [step.asked.kernel for step in composites.questions(asked)] == ["decode_whole"]
+
+
+def test_a_published_row_of_whole_keys_appends_none() -> None:
+    path = Path(composites.__file__).parent / "cases" / "decode.csv"
+    asked = request_of(next(case for case in read_cases(path) if case.case_id == "fd-001"))
     assert [step.asked.kernel for step in composites.questions(asked)] == ["attention_fa2"]
 
 

@@ -63,9 +63,15 @@ def test_split_and_whole_keys_run_the_native_launch(gpu: str) -> None:
         assert composites.questions(found)[0].note == ""
 
 
+def test_splits_are_counted_for_one_thread_an_sm() -> None:
+    """64 heads on 108 SMs: three splits leave 0.89 of two waves busy, two 0.59."""
+    found = request("decode_attention", "a100", mode="fiber", texts={"heads_kv": 4, "batch": 16, "seqlen_kv": 4096})
+    assert composites.questions(found)[0].asked.params["num_splits"] == 3
+
+
 def test_other_head_sizes_run_as_today() -> None:
     found = request("decode_attention", "a100", mode="fiber", texts={"head_dim": 256, "batch": 256})
-    assert [step.asked.kernel for step in composites.questions(found)] == ["attention_fa2"]
+    assert [step.asked.kernel for step in composites.questions(found)] == ["decode_whole"]
     with pytest.raises(UserError, match="takes head sizes 64, 128; got 256"):
         check(asked("decode_split", **SMALL | {"head_dim": 256}))
 

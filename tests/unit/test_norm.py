@@ -9,6 +9,7 @@ import pytest
 from heddle import pipeline
 from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
+from heddle.study import runs
 from heddle.study.checks import check
 from heddle.study.requests import request
 from heddle.study.runs import candidates
@@ -25,6 +26,18 @@ def program(**params: Any) -> WarpProgram:
 def test_odd_sizes_are_right(gpu: str, mode: str) -> None:
     row = check(request("rmsnorm", gpu, mode=mode, texts={"rows": 13, "hidden": 1224}))
     assert (row["passed"], row["hazards"]) == (True, [])
+
+
+@pytest.mark.parametrize("residual", [0, 1])
+def test_odd_sizes_are_right_with_early_loads(residual: int) -> None:
+    row = check(request("rmsnorm", "h100", texts={"rows": 13, "hidden": 1224, "residual": residual, "early": 1}))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_few_rows_are_loaded_early() -> None:
+    """Nothing else hides the latency of DRAM."""
+    row = runs.run(request("rmsnorm", "h100", texts={"rows": 16, "hidden": 1024, "residual": 1}))
+    assert row["params"]["config"].endswith("early")
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
@@ -64,6 +77,8 @@ def test_every_warp_loads_its_own_pieces_of_the_rows() -> None:
         ({"hidden": 16384}, "registers of each thread"),
         ({"warps": 17}, "1 to 16 warps"),
         ({"rows": 0}, "at least 1"),
+        ({"early": 2}, "early must be 0 or 1"),
+        ({"hidden": 6144, "residual": 1, "early": 1}, "early=0 has two blocks"),
         ({"rows": 10**12}, "at most 500,000 are simulated"),
     ],
 )

@@ -13,6 +13,8 @@ from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
 from heddle.kernels._streams import WEFTS, Needs, StreamConfig, candidates, covering_bytes, unit_items
 from heddle.kernels._warp import LANES, REGISTER_BYTES
+from heddle.kernels.model.rope_fiber import unit_heads
+from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
 from heddle.study.checks import check
 from heddle.study.requests import Request, request
@@ -86,6 +88,17 @@ def test_what_is_tried_first_covers_the_latency_of_dram(gpu: str) -> None:
     found = candidates(Needs(unit=32, work=56), 10**5, machine(gpu))
     flying = [config.groups * config.stages * 32 * LANES * REGISTER_BYTES * WEFTS for config in found]
     assert min(flying) >= covering_bytes(machine(gpu))
+
+
+def test_an_sm_of_a100_needs_eight_kilobytes_on_their_way() -> None:
+    """Little's law with what docs/explanation/models.md says."""
+    assert covering_bytes(machine("a100")) == pytest.approx(8192, rel=0.1)
+
+
+def test_heads_of_a_unit_share_its_angles() -> None:
+    """Eight of 40 heads of 128: each row of the table is loaded five times, not forty."""
+    problem = find_kernel("rope").problem({"rows": 64, "heads_q": 32, "heads_kv": 8, "head_dim": 128})
+    assert unit_heads(problem) == 8
 
 
 def test_every_unit_is_done_once() -> None:

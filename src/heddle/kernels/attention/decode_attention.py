@@ -19,6 +19,7 @@ from heddle.kernels.attention.decode_kernel import (
     BATCH,
     DECODE_SPLIT,
     DECODE_SPLIT_FA3,
+    DECODE_WHOLE,
     DTYPE,
     HEAD_DIM,
     HEADS_KV,
@@ -42,7 +43,11 @@ KERNELS: Mapping[str, tuple[DecodeSplit, str]] = {
     "sm_90": (DECODE_SPLIT_FA3, "attention"),
     "sm_100": (DECODE_SPLIT, "attention_fa2"),
 }
-"""By architecture: the launch that goes through a part of the keys, and the kernel that goes through all."""
+"""By architecture: the launch that goes through a part of the keys, and the kernel that goes through all.
+
+`mha_fwd_kvcache` of FlashAttention 2 forces its split kernel where a key is appended or the cache is paged or indexed
+(csrc/flash_attn/flash_api.cpp).
+"""
 DTYPE_ANY = Parameter(
     "dtype",
     str,
@@ -50,6 +55,13 @@ DTYPE_ANY = Parameter(
     "type of Q, K and V; 8 bits on H100 and H200 only, with O in bf16; fp8_kv: Q is rounded to 8 bits before, because "
     "FlashAttention 3 takes one type",
     choices=("fp16", "bf16", "fp8_e4m3", "fp8_kv"),
+)
+APPEND = Parameter(
+    "append",
+    int,
+    1,
+    "FlashAttention 2: 1 adds a key and value, as models do, which only its split kernel can; 0: all keys are there",
+    choices=(0, 1),
 )
 DTYPES_OF_O = {"fp8_e4m3": "bf16"}
 """Type of O where it is not that of Q."""
@@ -70,6 +82,7 @@ class DecodeAttention(Composite):
         DTYPE_ANY,
         Parameter("num_splits", int, 0, "parts of the keys; 0: as the open kernel does", least=0, most=MOST_SPLITS),
         Parameter("release", int, 0, "1: the count of splits before April 2024, 0: the present one", choices=(0, 1)),
+        APPEND,
         Parameter("direction", str, "fwd", "forward", choices=("fwd",)),
     )
     architectures = ARCHITECTURES
@@ -88,6 +101,8 @@ class DecodeAttention(Composite):
         splits = _splits(split, {**both, **heads, "num_splits": 1}, params, machine, native)
         if splits == 1 and not native:
             packed = {**heads, "heads_q": params["heads_kv"], "seqlen_q": params["heads_q"] // params["heads_kv"]}
+            if params["append"] and split is DECODE_SPLIT:
+                return (Step("attention", DECODE_WHOLE.name, {**both, **heads}),)
             return (Step("attention", whole_kernel, {**both, **packed}),)
         fed = {name: f"split.{name}" for name in ("O_partial", "LSE_partial")}
         combined = {**both, "dtype": DTYPES_OF_O.get(both["dtype"], both["dtype"]), "heads_q": params["heads_q"]}

@@ -19,9 +19,9 @@ from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.check import HEAD_DIMS, check_config, complete_sizes
 from heddle.kernels.attention.decode_combine import decode_combine, rows_per_cta
 from heddle.kernels.attention.decode_fiber import FIBER
-from heddle.kernels.attention.decode_reference import combination, parts
+from heddle.kernels.attention.decode_reference import combination, parts, whole
 from heddle.kernels.attention.decode_shape import SPLIT_ROWS, DecodeProblem, used_splits
-from heddle.kernels.attention.decode_split import decode_split, split_items
+from heddle.kernels.attention.decode_split import decode_split, decode_whole, split_items
 from heddle.kernels.attention.shape import AttentionConfig
 from heddle.kernels.attention.sm80_fa2_config import WARP_ROWS
 from heddle.kernels.attention.sm90_decode import check_split, decode_split_fa3, split_bytes, split_config
@@ -60,7 +60,7 @@ class DecodePart(Kernel[Any]):
 
     def problem(self, params: Mapping[str, Any]) -> DecodeProblem:
         """Return the checked problem."""
-        return DecodeProblem(**complete_sizes({"heads_kv": 0, "seqlen_kv": 1, **self.check(params)}))
+        return DecodeProblem(**complete_sizes({"heads_kv": 0, "seqlen_kv": 1, "num_splits": 1, **self.check(params)}))
 
     def reference(
         self, params: Mapping[str, Any], seed: int = 0
@@ -74,7 +74,7 @@ class DecodeSplit(DecodePart):
 
     name = "decode_split"
     summary = "attention of one query a sequence over each of num_splits parts of its keys (FlashAttention 2)"
-    parameters = (BATCH, HEADS_Q, HEADS_KV, KEYS, HEAD_DIM, DTYPE, SPLITS)
+    parameters: tuple[Parameter, ...] = (BATCH, HEADS_Q, HEADS_KV, KEYS, HEAD_DIM, DTYPE, SPLITS)
     native: Mapping[str, Any] = dict.fromkeys(ARCHITECTURES, FIBER)
     arrays = staticmethod(parts)
 
@@ -124,6 +124,22 @@ class DecodeSplit(DecodePart):
     def flops(self, params: Mapping[str, Any]) -> int:
         """Return 4 B Hq Skv d."""
         return self.problem(params).packed.flops
+
+
+class DecodeWhole(DecodeSplit):
+    """O of all keys by the split kernel, which writes it itself where there is one split."""
+
+    name = "decode_whole"
+    summary = "attention of one query a sequence over all its keys, by the split kernel of FlashAttention 2"
+    parameters = (BATCH, HEADS_Q, HEADS_KV, KEYS, HEAD_DIM, DTYPE)
+    native: Mapping[str, Any] = {}
+    arrays = staticmethod(whole)
+
+    def program(
+        self, machine: Machine, problem: DecodeProblem, config: AttentionConfig, params: Mapping[str, Any]
+    ) -> TileProgram:
+        """Return the tile program of a configuration."""
+        return decode_whole.build("sm_80", problem, config, split_items(problem, config.tile_m), params=params)
 
 
 class DecodeSplitFA3(DecodeSplit):
@@ -180,3 +196,4 @@ class DecodeCombine(DecodePart):
 
 
 DECODE_SPLIT, DECODE_SPLIT_FA3, DECODE_COMBINE = DecodeSplit(), DecodeSplitFA3(), DecodeCombine()
+DECODE_WHOLE = DecodeWhole()

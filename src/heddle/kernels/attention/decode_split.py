@@ -2,7 +2,7 @@
 
 The tile of FlashAttention 2 with 64 rows, of which as many are used as query heads share keys; more than 64 take
 several tiles, each of which goes through the keys. A CTA writes its O in
-fp32, divided by its own sum, and for each row the base-2 logarithm of that sum.
+fp32, divided by its own sum, and for each row the base-2 logarithm of that sum. With one split it writes O itself.
 """
 
 from __future__ import annotations
@@ -20,10 +20,19 @@ Items = dict[str, list[int]]
 @kernel
 def decode_split(k: Builder, problem: DecodeProblem, config: AttentionConfig, items: Items) -> None:
     """Go through the blocks of a split from the last to the first."""
+    _go_through(k, problem, SplitTile(k, problem, config), items)
+
+
+@kernel
+def decode_whole(k: Builder, problem: DecodeProblem, config: AttentionConfig, items: Items) -> None:
+    """The same through all keys."""
+    _go_through(k, problem, Tile(k, problem.packed, config), items)
+
+
+def _go_through(k: Builder, problem: DecodeProblem, tile: Tile, items: Items) -> None:
     k.flops = problem.packed.flops
     k.work_items(items, clusters=len(items["row"]), schedule="launch")
-    tile = SplitTile(k, problem, config)
-    with k.role("worker", warps=config.groups, registers=REGISTERS):
+    with k.role("worker", warps=tile.config.groups, registers=REGISTERS):
         for item in k.work():
             tile.start(item)
             tile.score(item, item.last, edge=True)

@@ -15,7 +15,7 @@ from heddle.kernels._limits import check_item_count
 from heddle.kernels._warp import LANES, REGISTER_BYTES
 from heddle.kernels.norm.fiber import FIBER
 from heddle.kernels.norm.reference import reference
-from heddle.kernels.norm.rmsnorm import BLOCK, WORKING_REGISTERS, rmsnorm, row_registers
+from heddle.kernels.norm.rmsnorm import BLOCK, WORKING_REGISTERS, needed_registers, rmsnorm, row_registers
 from heddle.kernels.norm.shape import TILE, NormConfig, NormProblem
 from heddle.machine.spec import Machine
 
@@ -48,12 +48,11 @@ class RmsNorm(Kernel[NormConfig]):
         return problem
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[NormConfig]:
-        """Return how many rows a CTA may have, as registers hold them."""
+        """Return how many rows a CTA may have, as registers hold them, and with early loads."""
         problem = self.problem(params)
         _check_registers(problem, machine)
-        registers = machine.vector_registers * machine.subpartitions
-        needed = row_registers(problem) + WORKING_REGISTERS
-        return [NormConfig(warps=warps) for warps in WARPS if warps * needed <= registers]
+        found = [NormConfig(warps=warps, early=early) for early in (0, 1) for warps in WARPS]
+        return [config for config in found if _is_worth_trying(problem, config, machine)]
 
     def simt_build(self, machine: Machine, params: Mapping[str, Any], config: NormConfig | None = None) -> TileProgram:
         """Return the tile program; without a configuration the first candidate is taken."""
@@ -62,6 +61,7 @@ class RmsNorm(Kernel[NormConfig]):
         config = config or self.simt_candidates(machine, params)[0]
         if not 1 <= config.warps <= max(WARPS):
             raise UserError(f"a CTA of rmsnorm has 1 to {max(WARPS)} warps, got {config.warps}")
+        _check_early(problem, config, machine)
         firsts = range(0, problem.rows, config.warps)
         check_item_count(f"rmsnorm cuts {problem.rows} rows", len(firsts))
         params = {**self.check(params), "config": config.label()}
@@ -94,6 +94,29 @@ def _check_registers(problem: NormProblem, machine: Machine) -> None:
         raise UserError(
             f"a row of {problem.hidden} elements takes {needed} registers of each thread of a warp; there are {limit}",
             hint=f"rows of up to {most:,} elements fit",
+        )
+
+
+def _is_worth_trying(problem: NormProblem, config: NormConfig, machine: Machine) -> bool:
+    """Whether registers hold it, and, if nothing but weights is loaded early, all rows at once.
+
+    Weights come from L2, which other rows in flight hide; candidates are compared on one cluster, which does not see it.
+    """
+    needed, registers = needed_registers(problem, config), machine.vector_registers * machine.subpartitions
+    rows = machine.sms * (registers // needed)
+    fits = needed <= machine.max_registers_per_thread and config.warps * needed <= registers
+    return fits and (not config.early or problem.residual or problem.rows <= rows)
+
+
+def _check_early(problem: NormProblem, config: NormConfig, machine: Machine) -> None:
+    if config.early not in (0, 1):
+        raise UserError(f"early must be 0 or 1, got {config.early}")
+    needed, limit = needed_registers(problem, config), machine.max_registers_per_thread
+    if needed > limit:
+        raise UserError(
+            f"early = 1 with rows of {problem.hidden} elements takes {needed} registers of each thread; there are "
+            f"{limit}",
+            hint="early=0 has two blocks of residual and weights on their way",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels._warp import LANES, REGISTER_BYTES
 from heddle.kernels.norm.shape import EPSILON, NormConfig, NormProblem
-from heddle.lang import Builder, GlobalHandle, Index, RegisterHandle, RegisterQuarter, kernel
+from heddle.lang import Builder, GlobalHandle, Index, RegisterHandle, RegisterPart, RegisterQuarter, kernel
 
 BLOCK = 256
 """Columns that are worked on together: eight of each lane, which are 16 bytes."""
@@ -16,6 +16,11 @@ WORKING_REGISTERS = 56
 def row_registers(problem: NormProblem) -> int:
     """Return the registers in which a thread has its part of a row."""
     return blocks(problem) * BLOCK * problem.element_bytes // (LANES * REGISTER_BYTES)
+
+
+def needed_registers(problem: NormProblem, config: NormConfig) -> int:
+    """Return the registers of a thread: its part of the row, and of residual and weights if they are loaded whole."""
+    return row_registers(problem) * (2 + problem.residual if config.early else 1) + WORKING_REGISTERS
 
 
 def blocks(problem: NormProblem) -> int:
@@ -33,12 +38,13 @@ def rmsnorm(k: Builder, problem: NormProblem, config: NormConfig, items: dict[st
     other = k.tensor("R", shape, dtype) if problem.residual else None
     total = k.tensor("S", shape, dtype, role="output") if problem.residual else None
     y = k.tensor("Y", shape, dtype, role="output")
-    rows = Rows(k, problem, config.warps, weight)
+    rows = (EarlyRows if config.early else Rows)(k, problem, config.warps, weight)
     row = rows.whole_row("x")
-    parts = [rows.block(f"part{i}") for i in range(2)] if problem.residual else []
-    with k.role("row", warps=config.warps, registers=row_registers(problem) + WORKING_REGISTERS):
+    parts = rows.parts() if problem.residual else []
+    with k.role("row", warps=config.warps, registers=needed_registers(problem, config)):
         for item in k.work():
             k.load(row, x[item.row, 0])
+            rows.begin(other, item.row, parts)
             if other is not None and total is not None:
                 rows.add(row, other, total, item.row, parts)
             rows.square(row)
@@ -77,12 +83,20 @@ class Rows:
         """Declare a tile of a block of each row."""
         return self._tile(name, self.warps, BLOCK, self.problem.dtype)
 
+    def parts(self) -> list[RegisterHandle]:
+        """Declare what the residual is loaded into: two blocks."""
+        return [self.block(f"part{i}") for i in range(2)]
+
+    def begin(self, other: GlobalHandle | None, at: Index, parts: list[RegisterHandle]) -> None:
+        """Start what loads go with that of the row: the first block of the residual."""
+        if other is not None:
+            self.k.load(parts[0], other[at, 0])
+
     def add(
         self, row: RegisterHandle, other: GlobalHandle, total: GlobalHandle, at: Index, parts: list[RegisterHandle]
     ) -> None:
         """Add the residual block by block, the next one on its way, and write the sum."""
         k = self.k
-        k.load(parts[0], other[at, 0])
         for index, col in enumerate(self.firsts):
             part, block = parts[index % 2], row.columns(col, BLOCK)
             if col + BLOCK < row.tile.cols:
@@ -121,6 +135,40 @@ class Rows:
         if index < len(self.firsts):
             self.k.load(self.weights[index % 2], self.weight[0, self.firsts[index]])
 
-    def block_of_weights(self, index: int) -> RegisterHandle | RegisterQuarter:
+    def block_of_weights(self, index: int) -> RegisterHandle | RegisterPart | RegisterQuarter:
         """Return where a block of weights is."""
         return self.weights[index % 2]
+
+
+class EarlyRows(Rows):
+    """The same with residual and weights loaded whole, together with the row: one latency of DRAM, more registers."""
+
+    def declare_weights(self) -> None:
+        """Declare all weights."""
+        self.whole = self._tile("weights", 1, len(self.firsts) * BLOCK, self.problem.dtype)
+
+    def parts(self) -> list[RegisterHandle]:
+        """Declare what the residual is loaded into: a row."""
+        return [self.whole_row("part")]
+
+    def begin(self, other: GlobalHandle | None, at: Index, parts: list[RegisterHandle]) -> None:
+        """Start the loads of residual and weights."""
+        if other is not None:
+            self.k.load(parts[0], other[at, 0])
+        self.k.load(self.whole, self.weight[0, 0])
+
+    def add(
+        self, row: RegisterHandle, other: GlobalHandle, total: GlobalHandle, at: Index, parts: list[RegisterHandle]
+    ) -> None:
+        """Add the residual, which is there, and write the sum."""
+        for col in self.firsts:
+            block = row.columns(col, BLOCK)
+            self.k.elementwise("add", block, block, parts[0].columns(col, BLOCK))
+            self.k.store(total[at, col], block)
+
+    def load_weights(self, index: int) -> None:
+        """Nothing: they are on their way."""
+
+    def block_of_weights(self, index: int) -> RegisterHandle | RegisterPart | RegisterQuarter:
+        """Return where a block of weights is."""
+        return self.whole.columns(self.firsts[index], BLOCK)

@@ -35,14 +35,21 @@ class NormProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormConfig:
-    """A CTA of `warps` warps normalises as many rows, a row a warp."""
+    """A CTA of `warps` warps normalises as many rows, a row a warp.
+
+    `early`: 1 starts the loads of row, residual and weights together, 0 has two blocks of the latter on their way.
+    """
 
     warps: int
+    early: int = 0
 
     def label(self) -> str:
-        """Return a short name, as in `4 rows`."""
-        return f"{self.warps} rows"
+        """Return a short name, as in `4 rows` or `4 rows early`."""
+        return f"{self.warps} rows" + (" early" if self.early else "")
 
 
-TILE = (TileParameter("warps", int, "rows of a CTA, each of which one warp has in its registers", "1 to 16"),)
+TILE = (
+    TileParameter("warps", int, "rows of a CTA, each of which one warp has in its registers", "1 to 16"),
+    TileParameter("early", int, "1: residual and weights are loaded whole, together with the row", "0, 1"),
+)
 """What the fields of `NormConfig` may be, for people."""
