@@ -100,7 +100,7 @@ def _check_registers(problem: NormProblem, machine: Machine) -> None:
 def _is_worth_trying(problem: NormProblem, config: NormConfig, machine: Machine) -> bool:
     """Whether registers hold it, and, if nothing but weights is loaded early, all rows at once.
 
-    Weights come from L2, which other rows in flight hide; candidates are compared on one cluster, which does not see it.
+    Weights come from L2, which other rows in flight hide; candidates are compared on one cluster, which sees none.
     """
     needed, registers = needed_registers(problem, config), machine.vector_registers * machine.subpartitions
     rows = machine.sms * (registers // needed)
