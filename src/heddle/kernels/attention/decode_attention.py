@@ -13,7 +13,8 @@ from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._kernel import Parameter
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.check import complete_sizes
-from heddle.kernels.attention.decode_fiber import HEAD_DIMS, ROWS
+from heddle.kernels.attention.decode_fiber import HEAD_DIMS
+from heddle.kernels.attention.decode_fiber_sum import ROWS
 from heddle.kernels.attention.decode_kernel import (
     ARCHITECTURES,
     BATCH,
