@@ -146,7 +146,7 @@ def _built(params: dict[str, int]) -> None:
 
 @pytest.mark.parametrize(
     ("architecture", "dtype", "fiber", "text"),
-    [("sm_90", "fp16", True, "not for mode fiber"), ("sm_80", "fp8_e4m3", False, "16-bit")],
+    [("sm_90", "fp16", True, "of mode fiber is a pool tensor of sm_80"), ("sm_80", "fp8_e4m3", False, "16-bit")],
 )
 def test_a_transposed_first_operand_is_refused_where_it_does_not_exist(
     *, architecture: str, dtype: str, fiber: bool, text: str
