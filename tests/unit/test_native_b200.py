@@ -117,6 +117,7 @@ def test_the_verifier_rejects_mutants_of_attention() -> None:
     assert [name for name, program in (*tokens[::8], *every[:: QUICK * 2]) if not rejected(program, one_sm())] == []
 
 
+@pytest.mark.slow
 def test_the_tensor_cores_are_busy_nine_tenths_of_a_long_sequence() -> None:
     longer = dataclasses.replace(LONG, seqlen_kv=2 * LONG.seqlen_kv)
     short, long = (sim.simulate(attention(problem), one_sm(), mode="chip") for problem in (LONG, longer))

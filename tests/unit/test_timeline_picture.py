@@ -114,6 +114,7 @@ def under(rows: dict[str, Row], computing: str, multiplying: str) -> float:
     return overlap(some.of(ARITHMETIC), products)
 
 
+@pytest.mark.slow
 def test_flash_attention_3_computes_softmax_of_one_group_under_products_of_the_other(tmp_path: Path) -> None:
     rows = attention_rows(tmp_path, "h100", "simt", 1408, (6000, 6000))
     assert under(rows, "consumer0", "consumer1") > 0.6
