@@ -133,9 +133,9 @@ def test_flash_attention_4_computes_softmax_of_both_tiles_under_products(tmp_pat
 
 @pytest.mark.slow
 def test_flash_attention_2_loads_the_next_keys_under_the_work_on_these(tmp_path: Path) -> None:
-    rows = attention_rows(tmp_path, "a100", "simt", 1024, (4000, 6000))
+    rows = attention_rows(tmp_path, "a100", "simt", 1024, (2000, 8000))  # most of the kernel
     work = union(i for row in rows.values() if row.name != "loads" for i in row.of())
-    assert overlap(rows["loads"].of(), work) > 0.75  # 0.80 to 0.84, by the cycles shown
+    assert overlap(rows["loads"].of(), work) > 0.8
 
 
 @pytest.mark.slow
