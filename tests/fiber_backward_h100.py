@@ -1,48 +1,7 @@
-"""The FIBER-native backward pass of H100, small, for tests: compiled, run, checked with numbers."""
+"""The FIBER-native backward pass of H100 for tests."""
 
-from __future__ import annotations
-
-import functools
-from dataclasses import replace
-from typing import Any
-
-from heddle import sim
-from heddle.interp import random_schedule
-from heddle.interp.check import CheckReport, check
-from heddle.ir.warp import WarpProgram
-from heddle.kernels.attention.backward_fp32_reference import reference
-from heddle.kernels.attention.shape import AttentionProblem
+from fiber_backward import SmallBackward
 from heddle.kernels.attention.sm90_fiber_backward_native import SM90_FIBER_BACKWARD
-from heddle.machine import Machine, machine
-from heddle.passes import compile_program
 
-
-def problem(**changes: Any) -> AttentionProblem:
-    """Return a problem of one head; `changes` are its fields."""
-    sizes = {"batch": 1, "heads_q": 1, "heads_kv": 1, "seqlen_q": 128, "seqlen_kv": 128, "head_dim": 128}
-    return AttentionProblem(**{**sizes, "causal": False, "dtype": "fp16", **changes})
-
-
-@functools.cache
-def one_sm() -> Machine:
-    """Return an H100 with FIBER, of one SM."""
-    return machine("h100+fiber").replace(sms=1)
-
-
-@functools.cache
-def compiled(wanted: AttentionProblem, **changes: Any) -> WarpProgram:
-    """Return the kernel for a problem, compiled; `changes` are fields of its configuration."""
-    config = replace(SM90_FIBER_BACKWARD.candidates(wanted, one_sm())[0], **changes)
-    return compile_program(SM90_FIBER_BACKWARD.build(wanted, config, one_sm(), {}), one_sm())
-
-
-def checked(wanted: AttentionProblem, program: WarpProgram | None = None, seed: int = 0, **changes: Any) -> CheckReport:
-    """Run with random numbers in the engine's order, or in a random one with `seed`, and compare with float64."""
-    program = program or compiled(wanted, **changes)
-    result = sim.simulate(program, one_sm(), mode="chip", log="all", fast_forward=False)
-    if seed:
-        result.log = random_schedule(program, seed)
-    arrays, expected = reference(wanted, 0)
-    names = {tensor.name for tensor in program.tensors}
-    inputs = {name: array for name, array in arrays.items() if name in names}
-    return check(program, one_sm(), inputs, {n: a for n, a in expected.items() if n in names}, result=result)
+SMALL = SmallBackward("h100", SM90_FIBER_BACKWARD, seqlen_q=128, seqlen_kv=128)
+problem, one_sm, compiled, checked = SMALL.problem, SMALL.one_sm, SMALL.compiled, SMALL.checked

@@ -1,0 +1,64 @@
+"""A FIBER-native backward pass of attention on one SM, small, for tests: compiled, run, checked with numbers."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+from heddle import sim
+from heddle.interp import random_schedule
+from heddle.interp.check import CheckReport, check
+from heddle.ir.warp import WarpProgram
+from heddle.kernels.attention.backward_fp32_reference import reference
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.machine import Machine, machine
+from heddle.passes import compile_program
+
+
+@dataclass(frozen=True)
+class SmallBackward:
+    """The kernel of a GPU, and the sizes of a problem of one head that shows it."""
+
+    gpu: str
+    kernel: Any
+    seqlen_q: int
+    seqlen_kv: int
+
+    def problem(self, **changes: Any) -> AttentionProblem:
+        """Return a problem of one head; `changes` are its fields."""
+        sizes = {"batch": 1, "heads_q": 1, "heads_kv": 1, "seqlen_q": self.seqlen_q, "seqlen_kv": self.seqlen_kv}
+        return AttentionProblem(**{**sizes, "head_dim": 128, "causal": False, "dtype": "fp16", **changes})
+
+    def one_sm(self) -> Machine:
+        """Return the GPU with FIBER, of one SM."""
+        return _one_sm(self.gpu)
+
+    def compiled(self, wanted: AttentionProblem, **changes: Any) -> WarpProgram:
+        """Return the kernel for a problem, compiled; `changes` are fields of its configuration."""
+        return _compiled(self, wanted, **changes)
+
+    def checked(
+        self, wanted: AttentionProblem, program: WarpProgram | None = None, seed: int = 0, **changes: Any
+    ) -> CheckReport:
+        """Run with random numbers in the engine's order, or in a random one with `seed`, and compare with float64."""
+        program = program or self.compiled(wanted, **changes)
+        result = sim.simulate(program, self.one_sm(), mode="chip", log="all", fast_forward=False)
+        if seed:
+            result.log = random_schedule(program, seed)
+        arrays, expected = reference(wanted, 0)
+        names = {tensor.name for tensor in program.tensors}
+        inputs = {name: array for name, array in arrays.items() if name in names}
+        outputs = {name: array for name, array in expected.items() if name in names}
+        return check(program, self.one_sm(), inputs, outputs, result=result)
+
+
+@functools.cache
+def _one_sm(gpu: str) -> Machine:
+    return machine(f"{gpu}+fiber").replace(sms=1)
+
+
+@functools.cache
+def _compiled(small: SmallBackward, wanted: AttentionProblem, **changes: Any) -> WarpProgram:
+    config = replace(small.kernel.candidates(wanted, small.one_sm())[0], **changes)
+    return compile_program(small.kernel.build(wanted, config, small.one_sm(), {}), small.one_sm())
