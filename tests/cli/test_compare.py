@@ -142,6 +142,7 @@ def test_the_tables_name_runs_steps_and_result(heddle: Command, simulated: list[
         ((*GEMM, "--set", "tile_n=128"), "unknown parameter of gemm 'tile_n'"),
         (("compare", "ffn", "--gpu", "h100", "--set", "gate_up.tile_n=64"), "compare takes no pins"),
         ((*GEMM, "--trace", "-"), "--trace writes a binary file"),
+        ((*GEMM, "--markdown", "-"), "--markdown writes the tables of --all"),
     ],
 )
 def test_bad_use_is_one_message(
@@ -231,3 +232,18 @@ def test_a_table_that_is_killed_goes_on_where_it_was(
     for _ in range(2):
         assert json.loads(heddle(*table).out) == whole
         assert len(simulated) == in_all
+
+
+def test_the_tables_go_into_a_page_and_a_page_without_room_is_refused_before_anything_runs(
+    heddle: Command, simulated: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    size = (("m", 512), ("n", 512), ("k", 512))
+    case = Case(name="gemm 512", kernel="gemm", machine=load("a100"), params=size)
+    monkeypatch.setattr(compare_all, "all_cases", lambda gpu: iter([case]))
+    page = tmp_path / "page.md"
+    page.write_text("text without marks")
+    refused = heddle("compare", "--all", "--markdown", str(page))
+    assert (refused.code, simulated, page.read_text()) == (2, [], "text without marks")
+    page.unlink()
+    assert heddle("compare", "--all", "--jobs", "1", "--markdown", str(page)).code == 0
+    assert "| gemm 512 | 2.00 |" in page.read_text()

@@ -62,5 +62,6 @@ def test_a_workload_that_is_not_there_for_a_gpu_keeps_its_place_with_the_reason(
 ])  # fmt: skip
 def test_launches_without_a_fiber_form_are_named(notes: list[str], said: list[str]) -> None:
     steps = [{"name": name, "note": note} for name, note in zip("ab", notes, strict=True)]
-    row = {"case": "x", "kernel": "llama", "gpu": "h100", "steps": steps, "limit": {"text": "limit", "paper": ""}}
+    limit = {"text": "limit", "paper": "", "no_gain": ""}
+    row = {"case": "x", "kernel": "llama", "gpu": "h100", "steps": steps, "limit": limit}
     assert list(reasons([row]).columns[2].cells) == said

@@ -18,8 +18,9 @@ def compared(tensor: float, use: float, speedup: float, base: float, **more: Any
         "tensor_utilization": use,
         "stalls_by_role": {"softmax": {"issued": 0.5, "dispatch_stall": 0.3, "pool_empty": 0.1, "not_selected": 0.4}},
         "params": {"causal": 0},
+        "choice": {"origin": "the fastest of 3 candidates"},
     }
-    row = {"fiber": fiber, "baseline": {"tensor_utilization": base}, "speedup": speedup, "absent": {}}
+    row = {"fiber": fiber, "baseline": {"tensor_utilization": base}, "speedup": speedup, "absent": {}, "steps": []}
     return {**row, "ceiling_speedup": 1 / base, "paper": {"speedup": 1.57}, **more}
 
 
@@ -66,3 +67,28 @@ def test_a_gain_below_the_papers_without_a_full_unit_has_the_waits_as_its_reason
 def test_without_a_fiber_kernel_the_reason_is_why_there_is_none() -> None:
     row = compared(tensor=0.9, use=0.9, speedup=1.0, base=0.5, fiber=None, absent={"fiber": "no kernel"})
     assert limit(row)["text"] == "no kernel"
+
+
+@pytest.mark.parametrize(("speedup", "said"), [(1.01, ""), (0.9, "the fastest of 3 candidates")])
+def test_where_no_mapping_beats_todays_kernel_that_is_said(speedup: float, said: str) -> None:
+    found = limit(compared(tensor=0.97, use=0.96, speedup=speedup, base=0.9))["no_gain"]
+    assert found == (said and f"no searched mapping beats today's kernel ({said})")
+
+
+def step(name: str, baseline: int, fiber: int, share: float, note: str = "") -> dict[str, Any]:
+    return {
+        "name": name, "note": note, "baseline_cycles": baseline, "fiber_cycles": fiber, "fiber_share": share,
+        "speedup": baseline / fiber,
+    }  # fmt: skip
+
+
+def test_of_a_sequence_the_steps_that_gain_nothing_are_named_but_those_as_today() -> None:
+    steps = [step("up", 90, 100, 0.5), step("down", 110, 100, 0.25), step("add", 50, 50, 0.25, note="as today")]
+    found = limit(compared(tensor=0.97, use=0.96, speedup=0.99, base=0.9, steps=steps))
+    assert found["no_gain"] == "no searched mapping beats today's kernel of: up 0.90"
+
+
+def test_launches_as_today_are_the_reason_of_a_gain_below_the_papers() -> None:
+    steps = [step("main", 150, 100, 0.6), step("add", 60, 60, 0.4, note="as today")]
+    found = limit(compared(tensor=0.6, use=0.6, speedup=1.2, base=0.5, steps=steps))
+    assert found["paper"] == "40.0 % of the cycles are launches as today; the others gain 1.50"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +17,7 @@ from heddle.cli.common import (
     check_store,
     emit,
     progress,
+    write_text,
 )
 from heddle.errors import UserError
 
@@ -47,9 +50,12 @@ def command(
         int | None, typer.Option("--jobs", min=1, metavar="N", help="Processes; all cores without.")
     ] = None,
     json_file: JsonFile = None,
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE", help="With --all: put its tables into a page.")
+    ] = None,
 ) -> None:
     """Compare today's kernel, the control and the FIBER kernel: speed-up, ceiling, where the cycles go."""
-    check_outputs(json=json_file, trace=trace)
+    check_outputs(json=json_file, trace=trace, markdown=markdown)
     if trace in STANDARD_OUTPUT:
         raise UserError("--trace writes a binary file, not to standard output")
     values = assignments(parameters)
@@ -57,9 +63,11 @@ def command(
         raise UserError(
             "--all takes no kernel, --set, --ablate, --oracle or --trace", hint="--gpu G is one machine's part of it"
         )
+    if markdown is not None and not every:
+        raise UserError("--markdown writes the tables of --all", hint="--json has one comparison")
     check_store()
     if every:
-        _all(gpu, jobs, json_file)
+        _all(gpu, jobs, json_file, markdown)
         return
     if kernel is None or gpu is None:
         raise UserError("compare needs a kernel and --gpu G, or --all", hint=f"for example: {EXAMPLE}")
@@ -85,19 +93,29 @@ def _one(
         typer.echo(f"timeline: {trace} (open it at ui.perfetto.dev)", err=json_file in STANDARD_OUTPUT)
 
 
-def _all(gpu: str | None, jobs: int | None, json_file: str | None) -> None:
+def _all(gpu: str | None, jobs: int | None, json_file: str | None, markdown: str | None) -> None:
     from rich.console import Group
 
     from heddle.report.comparison import overview, reasons, remarks_of
     from heddle.study.compare_all import compare_all
 
+    put = _page(markdown)
     with progress("comparing") as report:
         rows: list[dict[str, Any]] = compare_all(gpu, jobs=jobs, progress=report)
-    emit(
-        {"comparisons": rows},
-        json_file,
-        lambda out: out.print(Group(overview(rows), reasons(rows), *remarks_of(rows))),
-    )
+    put(rows)
+    tables = Group() if markdown in STANDARD_OUTPUT else Group(overview(rows), reasons(rows), *remarks_of(rows))
+    emit({"comparisons": rows}, json_file, lambda out: out.print(tables))
     if failed := sum("failed" in row for row in rows):
         typer.echo(f"heddle: {failed} of {len(rows)} comparisons failed", err=True)
         raise typer.Exit(1)
+
+
+def _page(markdown: str | None) -> Callable[[list[dict[str, Any]]], None]:
+    """Return what puts the tables between the marks of a page; a page without them is refused at once."""
+    if markdown is None:
+        return lambda rows: None
+    from heddle.report.comparison_markdown import document, into_page
+
+    page = "" if markdown in STANDARD_OUTPUT or not Path(markdown).is_file() else Path(markdown).read_text("utf-8")
+    into_page(page, "")
+    return lambda rows: write_text(into_page(page, document(rows)), markdown)

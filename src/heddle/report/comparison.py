@@ -15,6 +15,8 @@ from heddle.metrics.render import REMARKS, own_pipes, percent, remarks
 
 Row = Mapping[str, Any]
 RUNS = ("baseline", "control", "fiber")
+UNVALIDATED = " *"
+"""Stands behind the name of what no public measurement checks."""
 SMALLEST_SHARE = 0.005  # a state or pipe below it everywhere is left out
 
 
@@ -32,6 +34,7 @@ def report(row: Row) -> RenderableType:
     parts += mapping(row)
     if row["fiber"]:
         parts.append(f"what limits fiber: {row['limit']['text']}")
+        parts += [row["limit"]["no_gain"]] if row["limit"]["no_gain"] else []
     return Group(*parts, summary(row))
 
 
@@ -156,7 +159,7 @@ def _outcome(step: Row, figure: str) -> tuple[str, str, str]:
 
 
 def overview(rows: Iterable[Row]) -> Table:
-    """Return one line a comparison: cycles, tensor use, speed-ups, ceiling, the paper's figure."""
+    """Return one line a comparison: cycles, tensor use, speed-ups, ceiling, the paper's; marks for unvalidated ones."""
     columns = ("case", "gpu", "baseline", "use", "control", "FIBER", "use", "speed-up", "over control", "ceiling",
                "paper")  # fmt: skip
     table = _table("Comparisons", *columns)
@@ -166,8 +169,9 @@ def overview(rows: Iterable[Row]) -> Table:
             table.add_row(row["case"], row["gpu"], word, *[""] * (len(columns) - 3))
             continue
         control, fiber, base = row["control"], row["fiber"], row["baseline"]
+        mark = UNVALIDATED if base.get("unvalidated") else ""
         table.add_row(
-            row.get("case", row["kernel"]),
+            row.get("case", row["kernel"]) + mark,
             row["gpu"],
             f"{base['cycles']:,}",
             percent(base["tensor_utilization"]),
@@ -185,19 +189,19 @@ def overview(rows: Iterable[Row]) -> Table:
 def reasons(rows: Iterable[Row]) -> Table:
     """Return what limits the FIBER kernel in each comparison, and why its gain is far from the paper's if it is.
 
-    Where nothing was run for FIBER, or only some launches of a sequence, that is said.
+    Where nothing was run for FIBER, or only some launches of a sequence, or no mapping beats today's, that is said.
     """
     table = Table("case", "gpu", "what limits FIBER, by its counters", "far from the paper", title="Why",
                   title_justify="left")  # fmt: skip
     for row in rows:
         gap = f"failed: {row['failed']}" if "failed" in row else row.get("missing", "")
-        found = {"text": gap, "paper": ""} if gap else row["limit"]
-        text = "; ".join(part for part in (_as_today(row), found["text"]) if part)
+        found = {"text": gap, "paper": "", "no_gain": ""} if gap else row["limit"]
+        text = "; ".join(part for part in (as_today(row), found["no_gain"], found["text"]) if part)
         table.add_row(row.get("case", row["kernel"]), row["gpu"], text, found["paper"])
     return table
 
 
-def _as_today(row: Row) -> str:
+def as_today(row: Row) -> str:
     """Say which launches of a sequence have no FIBER form."""
     without = [step["name"] for step in row.get("steps", []) if step["note"]]
     return f"no FIBER form, so as today: {', '.join(without)}" if without else ""
@@ -211,7 +215,11 @@ def remarks_of(rows: Sequence[Row]) -> list[str]:
             if text := row.get("baseline", {}).get(field, ""):
                 on = f"{row['case']} ({row['gpu']})" if field == "baseline_note" else row["case"]
                 cases.setdefault((title, text), []).append(on)
-    return [f"{title}: {', '.join(dict.fromkeys(names))}: {text}" for (title, text), names in cases.items()]
+    marks = {REMARKS["unvalidated"]: UNVALIDATED.strip() + " "}
+    return [
+        f"{marks.get(title, '')}{title}: {', '.join(dict.fromkeys(names))}: {text}"
+        for (title, text), names in cases.items()
+    ]
 
 
 def _runs(row: Row) -> dict[str, Row]:

@@ -26,7 +26,8 @@ def limit(row: Row) -> dict[str, Any]:
     """Return what limits the FIBER run of a comparison: `unit`, `share`, `saturated`, `stalls`, `text`, `paper`.
 
     `unit`: the busiest, with its busy `share`; `stalls`: the largest of the role that issues most; `text`: all of it in
-    words; `paper`: why the speed-up is far from the paper's, empty where it is not.
+    words; `paper`: why the speed-up is far from the paper's; `no_gain`: what does not beat today's kernel and how many
+    mappings were tried. The last two are empty where that is not so.
     """
     fiber = row["fiber"]
     if fiber is None:
@@ -37,6 +38,7 @@ def limit(row: Row) -> dict[str, Any]:
             "stalls": {},
             "text": row["absent"]["fiber"],
             "paper": "",
+            "no_gain": "",
         }
     busy = units(fiber)
     names = sorted(busy, key=lambda name: -busy[name])
@@ -48,7 +50,19 @@ def limit(row: Row) -> dict[str, Any]:
         parts.append(f"no unit saturated; {role} waits: " + ", ".join(f"{n} {percent(s)}" for n, s in stalls.items()))
     parts += _not_useful(fiber)
     found = {"unit": first, "share": busy[first], "saturated": saturated, "stalls": stalls, "text": "; ".join(parts)}
-    return {**found, "paper": _against_the_paper(row, found)}
+    return {**found, "paper": _against_the_paper(row, found), "no_gain": no_gain(row)}
+
+
+def no_gain(row: Row) -> str:
+    """Say where no mapping beats today's kernel; of a sequence of launches, in which of its steps."""
+    if row["steps"]:
+        slower = [s for s in row["steps"] if s["speedup"] and s["speedup"] <= 1 and not s["note"]]
+        named = ", ".join(f"{step['name']} {step['speedup']:.2f}" for step in slower)
+        return f"no searched mapping beats today's kernel of: {named}" if slower else ""
+    if row["speedup"] > 1:
+        return ""
+    origin = row["fiber"]["choice"]["origin"]
+    return f"no searched mapping beats today's kernel ({origin})"
 
 
 def units(result: Row) -> dict[str, float]:
@@ -81,8 +95,20 @@ def _against_the_paper(row: Row, found: Mapping[str, Any]) -> str:
         return f"the baseline uses {base} of the tensor cores here"
     if ceiling < paper:
         return f"above the ceiling of {ceiling:.2f}: the baseline uses {base} of the tensor cores already"
+    if as_today := _as_today(row):
+        return as_today
     busiest = f"{found['unit']} {percent(found['share'])}"
     if found["saturated"]:
         return busiest
     waits = ", ".join(f"{name} {percent(share)}" for name, share in found["stalls"].items())
     return f"no unit saturated ({busiest}); waits: {waits}"
+
+
+def _as_today(row: Row) -> str:
+    """Say what share of the cycles are launches without a FIBER form, where they are a notable part of a sequence."""
+    share = sum(step["fiber_share"] or 0.0 for step in row["steps"] if step["note"])
+    rest = [step for step in row["steps"] if not step["note"] and step["baseline_cycles"] and step["fiber_cycles"]]
+    if share < NOTABLE or not rest:
+        return ""
+    gain = sum(step["baseline_cycles"] for step in rest) / sum(step["fiber_cycles"] for step in rest)
+    return f"{percent(share)} of the cycles are launches as today; the others gain {gain:.2f}"

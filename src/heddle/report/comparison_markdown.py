@@ -1,0 +1,123 @@
+"""The tables of `heddle compare --all` as Markdown: a short one of all workloads and GPUs, one a machine, notes.
+
+Pure: returns text. A note has a number, which stands beside every figure that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heddle.errors import UserError
+from heddle.metrics.render import REMARKS, percent
+from heddle.report.comparison import as_today
+
+Row = Mapping[str, Any]
+BEGIN, END = "<!-- begin: heddle compare --all -->", "<!-- end: heddle compare --all -->"
+"""Lines of a page between which the tables stand."""
+
+
+def into_page(page: str, tables: str) -> str:
+    """Return a page with the tables between its marks; one that is empty gets them alone. Raises UserError."""
+    if not page.strip():
+        return f"{BEGIN}\n{tables}{END}\n"
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise UserError(
+            "the file of --markdown has text, but not the lines between which the tables go",
+            hint=f"write {BEGIN} and {END} there, or name another file",
+        )
+    return f"{before}{BEGIN}\n{tables}{END}{after}"
+
+
+def document(rows: Sequence[Row]) -> str:
+    """Return all tables and the notes."""
+    notes = _Notes(rows)
+    machines = list(dict.fromkeys(row["gpu"] for row in rows))
+    parts = ["Speed-ups in cycles; in brackets the notes below. *paper*: its figure, where it has one.", ""]
+    parts += [*_short(rows, notes), "", *_without_gain(rows)]
+    for machine in machines:
+        parts += ["", f"**{machine}**", "", *_machine([row for row in rows if row["gpu"] == machine], notes)]
+    return "\n".join([*parts, "", "Notes:", "", *notes.lines()]) + "\n"
+
+
+class _Notes:
+    """What is said beside numbers, each text once."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.texts = list(dict.fromkeys(text for row in rows for text in _remarks(row)))
+
+    def marks(self, row: Row) -> str:
+        numbers = [str(1 + self.texts.index(text)) for text in _remarks(row)]
+        return f" [{', '.join(numbers)}]" if numbers else ""
+
+    def lines(self) -> list[str]:
+        return [f"{number}. {text}" for number, text in enumerate(self.texts, 1)]
+
+
+def _remarks(row: Row) -> list[str]:
+    """Return why nothing public checks the numbers of a row, and what its baseline lacks."""
+    base = row.get("baseline") or {}
+    return [f"{title}: {base[field]}" for field, title in REMARKS.items() if base.get(field)]
+
+
+def _short(rows: Sequence[Row], notes: _Notes) -> list[str]:
+    """One line a workload, the presets side by side."""
+    presets = [name for name in dict.fromkeys(row["gpu"] for row in rows) if " " not in name]
+    found = {(row["case"], row["gpu"]): row for row in rows}
+    lines = []
+    for case in dict.fromkeys(row["case"] for row in rows if row["gpu"] in presets):
+        cells = [case]
+        for preset in presets:
+            row = found.get((case, preset), {})
+            cells += [_speedup(row) + notes.marks(row), _number(row.get("paper", {}).get("speedup"))]
+        lines.append(cells)
+    return _table(["workload", *(name for preset in presets for name in (preset, "paper"))], lines)
+
+
+def _without_gain(rows: Sequence[Row]) -> list[str]:
+    """Name the rows in which FIBER does not beat today's kernel."""
+    names = [f"{row['case']} ({row['gpu']})" for row in rows if row.get("speedup") and row["speedup"] <= 1]
+    return [f"No searched mapping beats today's kernels in: {', '.join(names)}."] if names else []
+
+
+def _machine(rows: Sequence[Row], notes: _Notes) -> list[str]:
+    """All figures of one machine, a line a workload; the control where there is one."""
+    control = any(row.get("control") for row in rows)
+    columns = ["workload", "baseline, cycles", "tensor use", *(["control, cycles"] if control else []),
+               "FIBER, cycles", "tensor use", "speed-up", *(["over control"] if control else []),
+               "ceiling", "paper", "what limits FIBER", "remarks"]  # fmt: skip
+    lines = []
+    for row in rows:
+        if gap := row.get("failed", row.get("missing", "")):
+            lines.append([row["case"], *[""] * (len(columns) - 2), gap])
+            continue
+        beside = [_run(row["control"])[0]] if control else []
+        over = [_number(row["speedup_over_control"])] if control else []
+        limit = row["limit"]
+        far = f"off the paper: {limit['paper']}" if limit["paper"] else ""
+        remarks = "; ".join(part for part in (far, limit["no_gain"], as_today(row)) if part)
+        lines.append([
+            row["case"] + notes.marks(row), *_run(row["baseline"]), *beside, *_run(row["fiber"]),
+            _speedup(row), *over, _number(row["ceiling_speedup"]), _number(row["paper"].get("speedup")),
+            limit["text"], remarks,
+        ])  # fmt: skip
+    return _table(columns, lines)
+
+
+def _run(row: Row | None) -> list[str]:
+    return [f"{row['cycles']:,}", percent(row["tensor_utilization"])] if row else ["absent", ""]
+
+
+def _speedup(row: Row) -> str:
+    return _number(row.get("speedup")) or ("failed" if "failed" in row else "absent")
+
+
+def _number(value: float | None) -> str:
+    return f"{value:.2f}" if value else ""
+
+
+def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    cells = [columns, ["---"] * len(columns), *lines]
+    return ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in cells]

@@ -1,0 +1,86 @@
+"""Are the tables of all comparisons whole as Markdown, and do they go where a page has room for them?"""
+
+from typing import Any
+
+import pytest
+
+from heddle.errors import UserError
+from heddle.report.comparison_markdown import BEGIN, END, document, into_page
+
+
+def compared(case: str, gpu: str, speedup: float | None, **more: Any) -> dict[str, Any]:
+    """A comparison of 1,000 cycles today."""
+    base = {"cycles": 1000, "tensor_utilization": 0.5, "unvalidated": "", "baseline_note": ""}
+    fiber = None if speedup is None else {"cycles": round(1000 / speedup), "tensor_utilization": 0.75}
+    limit = {"text": "tensor 90.0 %", "paper": "", "no_gain": ""}
+    row = {"case": case, "gpu": gpu, "baseline": base, "control": None, "fiber": fiber, "speedup": speedup}
+    return {
+        **row,
+        "speedup_over_control": None,
+        "ceiling_speedup": 2.0,
+        "paper": {},
+        "limit": limit,
+        "steps": [],
+        **more,
+    }
+
+
+def lines_of(text: str, start: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(start)]
+
+
+def test_a_workload_has_one_short_line_for_all_gpus() -> None:
+    rows = [compared("FFN", "a100", 1.25, paper={"speedup": 1.1}), compared("FFN", "b200", None)]
+    assert lines_of(document(rows), "| FFN |")[0] == "| FFN | 1.25 | 1.10 | absent |  |"
+
+
+def test_a_line_of_a_machine_has_cycles_use_ceiling_and_remarks() -> None:
+    limit = {"text": "tensor 90.0 %", "paper": "above the ceiling", "no_gain": "no mapping"}
+    row = compared("FFN", "a100", 0.8, limit=limit, steps=[{"name": "down", "note": "has no kernel"}])
+    assert lines_of(document([row]), "| FFN | 1,000") == [
+        "| FFN | 1,000 | 50.0 % | 1,250 | 75.0 % | 0.80 | 2.00 |  | tensor 90.0 % | off the paper: above the ceiling; "
+        "no mapping; no FIBER form, so as today: down |"
+    ]
+
+
+def test_a_control_has_its_columns() -> None:
+    row = compared("MHA", "h100", 1.25, control={"cycles": 900, "tensor_utilization": 0.6}, speedup_over_control=1.125)
+    [line] = lines_of(document([row]), "| MHA | 1,000")
+    assert line.startswith("| MHA | 1,000 | 50.0 % | 900 | 800 | 75.0 % | 1.25 | 1.12 | 2.00 |")
+
+
+def test_where_fiber_does_not_win_the_tables_say_so() -> None:
+    text = document([compared("x", "a100", 0.9), compared("y", "h100", 1.0), compared("z", "h100", 1.1)])
+    assert "No searched mapping beats today's kernels in: x (a100), y (h100)." in text
+
+
+def test_what_nothing_validates_is_marked_wherever_its_number_stands() -> None:
+    base = {"cycles": 1000, "tensor_utilization": 0.5, "unvalidated": "nobody measured it", "baseline_note": "old"}
+    text = document([compared("x", "a100", 1.5, baseline=base), compared("y", "a100", 1.5)])
+    assert lines_of(text, "| x ") == [*lines_of(text, "| x | 1.50 [1, 2] |"), *lines_of(text, "| x [1, 2] | 1,000")]
+    assert "1. unvalidated: nobody measured it" in text
+    assert not [line for line in lines_of(text, "| y ") if "[" in line]
+
+
+@pytest.mark.parametrize(("gap", "word"), [("failed", "failed"), ("missing", "absent")])
+def test_a_line_without_a_result_keeps_its_place_with_the_reason(gap: str, word: str) -> None:
+    text = document([{"case": "x", "kernel": "gemm", "gpu": "a100", gap: "too large"}])
+    assert lines_of(text, "| x |") == [f"| x | {word} |  |", "| x |" + "  |" * 8 + " too large |"]
+
+
+def test_other_rates_of_a_memory_have_a_table_but_no_column() -> None:
+    text = document([compared("x", "h100", 1.5), compared("x", "h100 L2 35 B", 1.5)])
+    assert "| workload | h100 | paper |" in text
+    assert "**h100 L2 35 B**" in text
+
+
+def test_tables_replace_those_between_the_marks_of_a_page() -> None:
+    page = into_page(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new\n")
+    assert page == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    assert into_page(page, "newer\n").count(BEGIN) == 1
+
+
+def test_an_empty_page_gets_the_tables_and_one_without_marks_is_refused() -> None:
+    assert into_page("", "new\n") == f"{BEGIN}\nnew\n{END}\n"
+    with pytest.raises(UserError, match="not the lines between which"):
+        into_page("text", "new\n")
