@@ -149,6 +149,8 @@ def test_launches_are_counted_where_a_time_includes_them(row: dict[str, Any]) ->
     h100 = machine("h100")
     gap = (1 + TWICE) * (h100.kernel_launch_us + h100.kernel_drain_us)
     assert timed["time_us"] - row["time_us"] == pytest.approx(gap)
+    besides = runs.run(dataclasses.replace(asked, includes_launch=True, extra_launches=2))
+    assert besides["time_us"] - timed["time_us"] == pytest.approx(2 * gap / (1 + TWICE))
 
 
 def test_all_steps_have_the_clock_of_the_sum() -> None:

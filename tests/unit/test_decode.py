@@ -178,7 +178,8 @@ def test_a_published_row_is_asked_as_its_script_ran() -> None:
     path = Path(composites.__file__).parent / "cases" / "decode.csv"
     case = next(case for case in read_cases(path) if case.case_id == "fd-013")
     asked = request_of(dataclasses.replace(case, includes_launch=False))
-    assert asked.includes_launch  # its script times whole replays of a graph
+    assert asked.includes_launch  # its script times whole replays of a graph,
+    assert asked.extra_launches == 2  # before each of which PyTorch launches two kernels of one element
     assert [step.asked.kernel for step in composites.questions(asked)] == ["decode_split", "decode_combine"]
     assert composites.questions(asked)[0].asked.params["num_splits"] == 3
 

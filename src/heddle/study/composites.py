@@ -128,7 +128,7 @@ def answer(asked: Request, run: Run, tile_choice: Callable[[Request], choose.Cho
     )
     if asked.oracle or asked.off:
         row["ideal"] = _idealised(asked, steps, rows)
-    return _with_launches(row, asked.machine) if asked.includes_launch else row
+    return _with_launches(row, asked) if asked.includes_launch else row
 
 
 def _chosen(choice: choose.Choice) -> Row:
@@ -158,7 +158,8 @@ def _idealised(asked: Request, steps: list[Question], rows: list[Row]) -> Row:
     return {**ideal, "baseline_cycles": baseline, "speedup": baseline / cycles}
 
 
-def _with_launches(row: Row, machine: Machine) -> Row:
+def _with_launches(row: Row, asked: Request) -> Row:
     """Add launch and drain of every launch, for cases whose time includes them."""
-    time_us = row["time_us"] + row["launches"] * (machine.kernel_launch_us + machine.kernel_drain_us)
+    launches, each = row["launches"] + asked.extra_launches, asked.machine
+    time_us = row["time_us"] + launches * (each.kernel_launch_us + each.kernel_drain_us)
     return {**row, "time_us": time_us, "tflops": row["tflops"] * row["time_us"] / time_us, "includes_launch": True}

@@ -20,6 +20,7 @@ class Implementation:
     `rested`: whether the chip was idle before a timed run; without it, whether L2 was not warm. `chip_keys`:
     attention with at most so many keys is simulated on the whole chip: there one SM does not stand for all.
     `includes_launch`: whether the script's times include launches, where that is known better than the cases say.
+    `extra_launches`: kernels of next to no work that the script's loop launches besides, each timed as an empty kernel.
     """
 
     pins: Mapping[str, Any] = field(default_factory=dict)
@@ -28,6 +29,7 @@ class Implementation:
     rested: bool | None = None
     chip_keys: int = 0
     includes_launch: bool | None = None
+    extra_launches: int = 0
     why: str = ""
 
 

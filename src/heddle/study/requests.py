@@ -37,8 +37,9 @@ class Request:
     """A checked question.
 
     `pins`: fields of the tile configuration; `config`: all of it, nothing is chosen; `library`: whose tiles are tried,
-    if not all; `rested`: the chip was idle; `simulation` "auto": as `heddle.sim.default_mode` says. `plain`: of a
-    sequence of launches in mode fiber the machine on which steps run that have no FIBER-native kernel.
+    if not all; `rested`: the chip was idle; `extra_launches`: empty kernels in the time, where it includes launches;
+    `simulation` "auto": as `heddle.sim.default_mode` says. `plain`: of a sequence of launches in mode fiber the machine
+    on which steps run that have no FIBER-native kernel.
     """
 
     kernel: str
@@ -53,6 +54,7 @@ class Request:
     l2_state: L2State = "warm"
     rested: bool = False
     includes_launch: bool = False
+    extra_launches: int = 0
     simulation: Simulation = "auto"
     profile: bool = False
     oracle: tuple[str, ...] = ()
@@ -185,6 +187,7 @@ def request_of(case: Case) -> Request:
         library=known.library,
         rested=l2_state != "warm" if known.rested is None else known.rested,
         includes_launch=case.includes_launch if known.includes_launch is None else known.includes_launch,
+        extra_launches=known.extra_launches,
         simulation="chip" if asked.params.get("seqlen_kv", math.inf) <= known.chip_keys else "auto",
         clock_source="stated by the case" if case.clock_mhz else "",
     )

@@ -107,7 +107,7 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
         row["paper"] = dict(profile_figures(asked.kernel, machine.architecture, asked.mode))
     if asked.oracle or asked.off:
         row["ideal"] = _idealised(asked, row, _simulated(_as_it_is(asked), choice.config, clock))
-    return _with_launch(row, machine) if asked.includes_launch else row
+    return _with_launch(row, machine, 1 + asked.extra_launches) if asked.includes_launch else row
 
 
 def _as_it_is(asked: Request) -> Request:
@@ -303,7 +303,7 @@ def _estimated(asked: Request, config: Any, clock: float) -> dict[str, Any]:
     return store.remembered({**_described(asked, config, clock), "slice": True}, estimate, store.SEARCH_ROOMS)
 
 
-def _with_launch(row: dict[str, Any], machine: Machine) -> dict[str, Any]:
-    """Add launch and drain to the time of a row, for cases whose time includes them."""
-    time_us = row["time_us"] + machine.kernel_launch_us + machine.kernel_drain_us
+def _with_launch(row: dict[str, Any], machine: Machine, launches: int) -> dict[str, Any]:
+    """Add launch and drain of so many launches to the time of a row, for cases whose time includes them."""
+    time_us = row["time_us"] + launches * (machine.kernel_launch_us + machine.kernel_drain_us)
     return {**row, "time_us": time_us, "tflops": row["tflops"] * row["time_us"] / time_us, "includes_launch": True}
