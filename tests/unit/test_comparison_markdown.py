@@ -51,7 +51,7 @@ def test_a_control_has_its_columns() -> None:
 
 def test_where_fiber_does_not_win_the_tables_say_so() -> None:
     text = document([compared("x", "a100", 0.9), compared("y", "h100", 1.0), compared("z", "h100", 1.1)])
-    assert "No searched mapping beats today's kernels in: x (a100), y (h100)." in text
+    assert "No searched mapping beats today's kernels here: a100: x; h100: y." in text
 
 
 def test_what_nothing_validates_is_marked_wherever_its_number_stands() -> None:
@@ -66,6 +66,12 @@ def test_what_nothing_validates_is_marked_wherever_its_number_stands() -> None:
 def test_a_line_without_a_result_keeps_its_place_with_the_reason(gap: str, word: str) -> None:
     text = document([{"case": "x", "kernel": "gemm", "gpu": "a100", gap: "too large"}])
     assert lines_of(text, "| x |") == [f"| x | {word} |  |", "| x |" + "  |" * 8 + " too large |"]
+
+
+def test_the_short_table_has_attention_of_the_papers_batch_alone() -> None:
+    names = [f"attention MHA full B{batch}" for batch in (8, 1, 32)]
+    text = document([compared(name, "a100", 1.5) for name in names])
+    assert [len(lines_of(text, f"| {name} |")) for name in names] == [2, 1, 1]
 
 
 def test_other_rates_of_a_memory_have_a_table_but_no_column() -> None:

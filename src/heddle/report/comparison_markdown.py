@@ -11,6 +11,7 @@ from typing import Any
 from heddle.errors import UserError
 from heddle.metrics.render import REMARKS, percent
 from heddle.report.comparison import as_today
+from heddle.study.compare_all import BATCHES
 
 Row = Mapping[str, Any]
 BEGIN, END = "<!-- begin: heddle compare --all -->", "<!-- end: heddle compare --all -->"
@@ -36,10 +37,17 @@ def document(rows: Sequence[Row]) -> str:
     notes = _Notes(rows)
     machines = list(dict.fromkeys(row["gpu"] for row in rows))
     parts = ["Speed-ups in cycles; in brackets the notes below. *paper*: its figure, where it has one.", ""]
-    parts += [*_short(rows, notes), "", *_without_gain(rows)]
+    short = [row for row in rows if " " not in row["gpu"] and not _other_batch(row["case"])]
+    parts += [*_short(short, notes), *_without_gain(short)]
     for machine in machines:
         parts += ["", f"**{machine}**", "", *_machine([row for row in rows if row["gpu"] == machine], notes)]
-    return "\n".join([*parts, "", "Notes:", "", *notes.lines()]) + "\n"
+    parts += ["", "Notes:", "", *notes.lines()] if notes.texts else []
+    return "\n".join(parts) + "\n"
+
+
+def _other_batch(case: str) -> bool:
+    """Tell whether a case is attention of another batch than the one that is called the paper's setting."""
+    return case.startswith("attention") and case.endswith(tuple(f" B{batch}" for batch in BATCHES[1:]))
 
 
 class _Notes:
@@ -63,23 +71,27 @@ def _remarks(row: Row) -> list[str]:
 
 
 def _short(rows: Sequence[Row], notes: _Notes) -> list[str]:
-    """One line a workload, the presets side by side."""
-    presets = [name for name in dict.fromkeys(row["gpu"] for row in rows) if " " not in name]
+    """One line a workload, the GPUs side by side."""
+    gpus = list(dict.fromkeys(row["gpu"] for row in rows))
     found = {(row["case"], row["gpu"]): row for row in rows}
     lines = []
-    for case in dict.fromkeys(row["case"] for row in rows if row["gpu"] in presets):
+    for case in dict.fromkeys(row["case"] for row in rows):
         cells = [case]
-        for preset in presets:
-            row = found.get((case, preset), {})
+        for gpu in gpus:
+            row = found.get((case, gpu), {})
             cells += [_speedup(row) + notes.marks(row), _number(row.get("paper", {}).get("speedup"))]
         lines.append(cells)
-    return _table(["workload", *(name for preset in presets for name in (preset, "paper"))], lines)
+    return _table(["workload", *(name for gpu in gpus for name in (gpu, "paper"))], lines)
 
 
 def _without_gain(rows: Sequence[Row]) -> list[str]:
-    """Name the rows in which FIBER does not beat today's kernel."""
-    names = [f"{row['case']} ({row['gpu']})" for row in rows if row.get("speedup") and row["speedup"] <= 1]
-    return [f"No searched mapping beats today's kernels in: {', '.join(names)}."] if names else []
+    """Name the workloads in which FIBER does not beat today's kernel, by GPU."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("speedup") and row["speedup"] <= 1:
+            names.setdefault(row["gpu"], []).append(row["case"])
+    words = "; ".join(f"{gpu}: {', '.join(cases)}" for gpu, cases in names.items())
+    return ["", f"No searched mapping beats today's kernels here: {words}."] if names else []
 
 
 def _machine(rows: Sequence[Row], notes: _Notes) -> list[str]:
@@ -97,7 +109,8 @@ def _machine(rows: Sequence[Row], notes: _Notes) -> list[str]:
         over = [_number(row["speedup_over_control"])] if control else []
         limit = row["limit"]
         far = f"off the paper: {limit['paper']}" if limit["paper"] else ""
-        remarks = "; ".join(part for part in (far, limit["no_gain"], as_today(row)) if part)
+        no_gain = limit["no_gain"].partition(" (")[0]  # without the command that found the mapping
+        remarks = "; ".join(part for part in (far, no_gain, as_today(row)) if part)
         lines.append([
             row["case"] + notes.marks(row), *_run(row["baseline"]), *beside, *_run(row["fiber"]),
             _speedup(row), *over, _number(row["ceiling_speedup"]), _number(row["paper"].get("speedup")),
