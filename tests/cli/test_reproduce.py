@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from heddle.errors import UserError
+from heddle.report.markdown import marks
 from heddle.study.exhibits import registry
 from heddle.study.exhibits._exhibit import Exhibit
 from heddle.study.exhibits.originals import originals
@@ -79,3 +80,18 @@ def test_an_exhibit_that_fails_is_named_and_the_others_go_on(heddle: Command, mo
     assert ended.code == 1
     assert "Lines of code: failed: too large" in ended.out
     assert "register sharing" in ended.out
+
+
+def test_an_exhibit_goes_between_its_marks_and_a_page_without_them_is_refused_before_anything_runs(
+    heddle: Command, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("text")
+    refused = heddle("reproduce", "--only", "table1", "--markdown", str(page))
+    assert (refused.code, page.read_text()) == (2, "text")
+    begin, end = marks("heddle reproduce --only table1")
+    page.write_text(f"before\n{begin}\n{end}\n")
+    assert heddle("reproduce", "--only", "table1", "--markdown", str(page)).code == 0
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert "| registers belong to a | thread |" in text

@@ -1,11 +1,10 @@
-"""Are the tables of all comparisons whole as Markdown, and do they go where a page has room for them?"""
+"""Are the tables of all comparisons whole as Markdown?"""
 
 from typing import Any
 
 import pytest
 
-from heddle.errors import UserError
-from heddle.report.comparison_markdown import BEGIN, END, document, into_page
+from heddle.report.comparison_markdown import document
 
 
 def compared(case: str, gpu: str, speedup: float | None, **more: Any) -> dict[str, Any]:
@@ -78,15 +77,3 @@ def test_other_rates_of_a_memory_have_a_table_but_no_column() -> None:
     text = document([compared("x", "h100", 1.5), compared("x", "h100 L2 35 B", 1.5)])
     assert "| workload | h100 | paper |" in text
     assert "**h100 L2 35 B**" in text
-
-
-def test_tables_replace_those_between_the_marks_of_a_page() -> None:
-    page = into_page(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new\n")
-    assert page == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
-    assert into_page(page, "newer\n").count(BEGIN) == 1
-
-
-def test_an_empty_page_gets_the_tables_and_one_without_marks_is_refused() -> None:
-    assert into_page("", "new\n") == f"{BEGIN}\nnew\n{END}\n"
-    with pytest.raises(UserError, match="not the lines between which"):
-        into_page("text", "new\n")

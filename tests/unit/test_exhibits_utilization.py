@@ -136,3 +136,24 @@ def test_steps_that_are_stored_are_not_simulated_again(result_cache: Path, monke
     assert "runs without fine_scheduling" in absent["+DP"]
     assert "runs without registers shared by the whole SM" in absent["+DP +FS"]
     assert not absent["+DP +FS +RS"]
+
+
+def row_of(gpu: str, cycles: tuple[int | None, ...], absent: str) -> dict[str, Any]:
+    forms = [
+        {"features": step.name, "absent": "" if count else f"{absent} ({gpu}+{step.short})", "speedup": count and 1.0}
+        | ({} if count is None else utilization.counters(result(count)))
+        for step, count in zip(STEPS, cycles, strict=True)
+    ]
+    baseline = utilization.counters(result(1000))
+    return {"workload": "w", "gpu": gpu, "baseline": baseline, "forms": forms, "parts_of_gain": {}, "paper": {}}
+
+
+def test_a_reason_stands_once_with_all_that_it_is_about() -> None:
+    rows = [row_of(gpu, (None, None, 800, 800), "no kernel") for gpu in ("a100", "b200")]
+    found = [text for text in view._reasons(rows) if "no kernel" in text]
+    assert found == ["+DP literal: w (a100), w (b200); +DP: w (a100), w (b200): no kernel"]
+
+
+def test_steps_that_change_nothing_share_a_line() -> None:
+    table = view._counters([row_of("a100", (None, 900, 800, 800), "no kernel")])
+    assert list(table.columns[2].cells) == ["baseline", "+DP", "+DP +FS; +DP +FS +RS"]

@@ -25,6 +25,9 @@ PIPE_WIDTH = 160  # columns of a table when standard output is no terminal and C
 JsonFile = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
 ]
+MarkdownFile = Annotated[
+    str | None, typer.Option("--markdown", metavar="FILE", help="Put the tables into a page, between its marks.")
+]
 Gpu = Annotated[str, typer.Option("--gpu", metavar="G", help="A machine name (`heddle machines`) or a TOML file.")]
 Mode = Annotated[str, typer.Option("--mode", metavar="M", help="Execution model: simt, cuda-native or fiber.")]
 Assignments = Annotated[
@@ -62,6 +65,18 @@ def write_text(text: str, file: str) -> None:
         sys.stdout.write(text)
     else:
         write_whole(Path(file), text)
+
+
+def page_of(file: str | None, commands: Iterable[str]) -> str:
+    """Return the text of the page of --markdown, empty for a new one. Raises UserError where it lacks the marks."""
+    from heddle.report.markdown import into_page
+
+    if file is None or file in STANDARD_OUTPUT or not Path(file).is_file():
+        return ""
+    text = Path(file).read_text("utf-8")
+    for name in commands:
+        into_page(text, name, "")
+    return text
 
 
 def check_outputs(**files: str | None) -> None:

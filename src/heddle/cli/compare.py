@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,15 +10,19 @@ from heddle.cli.common import (
     STANDARD_OUTPUT,
     Assignments,
     JsonFile,
+    MarkdownFile,
     assignments,
     check_outputs,
     check_store,
     emit,
+    page_of,
     progress,
     write_text,
 )
 from heddle.errors import UserError
 
+ALL = "heddle compare --all"
+"""Stands in the marks of a page that has its tables."""
 EXAMPLE = "heddle compare attention --gpu h100 --ablate"
 
 MaybeGpu = Annotated[
@@ -50,9 +52,7 @@ def command(
         int | None, typer.Option("--jobs", min=1, metavar="N", help="Processes; all cores without.")
     ] = None,
     json_file: JsonFile = None,
-    markdown: Annotated[
-        str | None, typer.Option("--markdown", metavar="FILE", help="With --all: put its tables into a page.")
-    ] = None,
+    markdown: MarkdownFile = None,
 ) -> None:
     """Compare today's kernel, the control and the FIBER kernel: speed-up, ceiling, where the cycles go."""
     check_outputs(json=json_file, trace=trace, markdown=markdown)
@@ -97,25 +97,17 @@ def _all(gpu: str | None, jobs: int | None, json_file: str | None, markdown: str
     from rich.console import Group
 
     from heddle.report.comparison import overview, reasons, remarks_of
+    from heddle.report.comparison_markdown import document
+    from heddle.report.markdown import into_page
     from heddle.study.compare_all import compare_all
 
-    put = _page(markdown)
+    page = page_of(markdown, [ALL])
     with progress("comparing") as report:
         rows: list[dict[str, Any]] = compare_all(gpu, jobs=jobs, progress=report)
-    put(rows)
+    if markdown is not None:
+        write_text(into_page(page, ALL, document(rows)), markdown)
     tables = Group() if markdown in STANDARD_OUTPUT else Group(overview(rows), reasons(rows), *remarks_of(rows))
     emit({"comparisons": rows}, json_file, lambda out: out.print(tables))
     if failed := sum("failed" in row for row in rows):
         typer.echo(f"heddle: {failed} of {len(rows)} comparisons failed", err=True)
         raise typer.Exit(1)
-
-
-def _page(markdown: str | None) -> Callable[[list[dict[str, Any]]], None]:
-    """Return what puts the tables between the marks of a page; a page without them is refused at once."""
-    if markdown is None:
-        return lambda rows: None
-    from heddle.report.comparison_markdown import document, into_page
-
-    page = "" if markdown in STANDARD_OUTPUT or not Path(markdown).is_file() else Path(markdown).read_text("utf-8")
-    into_page(page, "")
-    return lambda rows: write_text(into_page(page, document(rows)), markdown)

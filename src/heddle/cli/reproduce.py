@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heddle.cli.common import STANDARD_OUTPUT, JsonFile, check_outputs, check_store, emit, names_in, progress
+from heddle.cli.common import (
+    STANDARD_OUTPUT,
+    JsonFile,
+    MarkdownFile,
+    check_outputs,
+    check_store,
+    emit,
+    names_in,
+    page_of,
+    progress,
+    write_text,
+)
 from heddle.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,12 +41,15 @@ def command(
         int | None, typer.Option("--jobs", min=1, metavar="N", help="Processes; all cores without.")
     ] = None,
     json_file: JsonFile = None,
+    markdown: MarkdownFile = None,
 ) -> None:
     """Make tables and figures of the paper with this simulator, the paper's figures beside; resumable."""
+    from rich.console import Group
+
     from heddle.report.exhibits.views import check_drawable, draw_all, report
     from heddle.study.exhibits.registry import EXHIBITS, find_exhibit, reproduce
 
-    check_outputs(json=json_file)
+    check_outputs(json=json_file, markdown=markdown)
     names = list(dict.fromkeys(name for text in only or () for name in names_in("--only", text)))
     chosen = [find_exhibit(name) for name in names] or list(EXHIBITS.values())
     if listed:
@@ -46,16 +60,41 @@ def command(
     if out is not None:
         check_drawable()
         folder = _folder(out)
+    page = page_of(markdown, [_mark(exhibit.name) for exhibit in chosen])
     check_store()
-    with progress("reproducing") as shown:
-        answers = reproduce([exhibit.name for exhibit in chosen], jobs=jobs, progress=shown)
+    with progress("reproducing") as done:
+        answers = reproduce([exhibit.name for exhibit in chosen], jobs=jobs, progress=done)
     pictures = draw_all(answers, folder) if folder is not None else []
-    emit({"exhibits": answers}, json_file, lambda console: console.print(report(answers)))
+    if markdown is not None:
+        _write_page(page, answers, markdown)
+    shown = Group() if markdown in STANDARD_OUTPUT else report(answers)
+    emit({"exhibits": answers}, json_file, lambda console: console.print(shown))
     for picture in pictures:
         typer.echo(f"picture: {picture}", err=json_file in STANDARD_OUTPUT)
     if failed := sum("failed" in answer for answer in answers):
         typer.echo(f"heddle: {failed} of {len(answers)} exhibits failed", err=True)
         raise typer.Exit(1)
+
+
+def _mark(name: str) -> str:
+    """What stands in the marks of a page that has an exhibit."""
+    return f"heddle reproduce --only {name}"
+
+
+def _write_page(page: str, answers: list[dict[str, Any]], file: str) -> None:
+    """Put exhibits into a page or, one below the other, into a new one; those that failed are left as they were."""
+    from heddle.report.exhibits.views import VIEWS
+    from heddle.report.markdown import into_page, markdown
+
+    texts = {
+        answer["name"]: markdown(VIEWS[answer["name"]].show(answer)) for answer in answers if "failed" not in answer
+    }
+    if page.strip():
+        for name, text in texts.items():
+            page = into_page(page, _mark(name), text)
+    else:
+        page = "\n".join(into_page("", _mark(name), text) for name, text in texts.items())
+    write_text(page, file)
 
 
 def _listed(exhibit: Exhibit) -> dict[str, object]:

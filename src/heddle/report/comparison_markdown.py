@@ -8,28 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heddle.errors import UserError
 from heddle.metrics.render import REMARKS, percent
 from heddle.report.comparison import as_today
+from heddle.report.markdown import table
 from heddle.study.compare_all import BATCHES
 
 Row = Mapping[str, Any]
-BEGIN, END = "<!-- begin: heddle compare --all -->", "<!-- end: heddle compare --all -->"
-"""Lines of a page between which the tables stand."""
-
-
-def into_page(page: str, tables: str) -> str:
-    """Return a page with the tables between its marks; one that is empty gets them alone. Raises UserError."""
-    if not page.strip():
-        return f"{BEGIN}\n{tables}{END}\n"
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise UserError(
-            "the file of --markdown has text, but not the lines between which the tables go",
-            hint=f"write {BEGIN} and {END} there, or name another file",
-        )
-    return f"{before}{BEGIN}\n{tables}{END}{after}"
 
 
 def document(rows: Sequence[Row]) -> str:
@@ -81,7 +65,7 @@ def _short(rows: Sequence[Row], notes: _Notes) -> list[str]:
             row = found.get((case, gpu), {})
             cells += [_speedup(row) + notes.marks(row), _number(row.get("paper", {}).get("speedup"))]
         lines.append(cells)
-    return _table(["workload", *(name for gpu in gpus for name in (gpu, "paper"))], lines)
+    return table(["workload", *(name for gpu in gpus for name in (gpu, "paper"))], lines)
 
 
 def _without_gain(rows: Sequence[Row]) -> list[str]:
@@ -116,7 +100,7 @@ def _machine(rows: Sequence[Row], notes: _Notes) -> list[str]:
             _speedup(row), *over, _number(row["ceiling_speedup"]), _number(row["paper"].get("speedup")),
             limit["text"], remarks,
         ])  # fmt: skip
-    return _table(columns, lines)
+    return table(columns, lines)
 
 
 def _run(row: Row | None) -> list[str]:
@@ -129,8 +113,3 @@ def _speedup(row: Row) -> str:
 
 def _number(value: float | None) -> str:
     return f"{value:.2f}" if value else ""
-
-
-def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    cells = [columns, ["---"] * len(columns), *lines]
-    return ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in cells]

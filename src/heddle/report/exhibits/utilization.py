@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 
 from heddle.metrics.render import percent
 from heddle.report.exhibits._tables import table
+from heddle.study.features import STEPS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 COLOURS = ("#1f5fa8", "#e08a1e", "#2f7f4f", "#8a6fb0")
 PIPES = ("tensor", "sfu", "fma", "alu")
 """The compute pipelines of the table; the JSON has all."""
+SHORT = {step.name: step.short for step in STEPS}
+"""What stands in the name of the machine of a step."""
 STALLS = ("memory", "pipes and register ports", "products", "synchronisation")
 
 
@@ -46,29 +49,42 @@ def _paper(stated: Mapping[str, Any]) -> str:
 
 
 def _counters(rows: list[Mapping[str, Any]]) -> RenderableType:
-    """Occupancy, pipes, and where warp cycles go, of each form."""
+    """Occupancy, pipes, and where warp cycles go, of each form; steps that change nothing share a line."""
     columns = ["workload", "gpu", "form", "cycles", "occupancy", *PIPES, "issue slots", *STALLS]
     made = table("Shares of time (occupancy, pipes, issue slots) and of warp cycles (the others)", columns, left=3)
     for row in rows:
         if "failed" in row:
             continue
+        lines: dict[tuple[str, ...], list[str]] = {}
         for name, form in (("baseline", row["baseline"]), *((form["features"], form) for form in row["forms"])):
             if "cycles" in form:
-                pipes = [percent(form["pipes"].get(pipe, 0.0)) for pipe in PIPES]
-                stalls = [percent(form["stalls"][state]) for state in STALLS]
-                made.add_row(row["workload"], row["gpu"], name, f"{form['cycles']:,}", percent(form["occupancy"]),
-                             *pipes, percent(form["issue_utilization"]), *stalls)  # fmt: skip
+                lines.setdefault(tuple(_cells(form)), []).append(name)
+        for cells, names in lines.items():
+            made.add_row(row["workload"], row["gpu"], "; ".join(names), *cells)
     return made
 
 
+def _cells(form: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{form['cycles']:,}"
+    yield percent(form["occupancy"])
+    yield from (percent(form["pipes"].get(pipe, 0.0)) for pipe in PIPES)
+    yield percent(form["issue_utilization"])
+    yield from (percent(form["stalls"][state]) for state in STALLS)
+
+
 def _reasons(rows: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Say what is missing, and which steps of a sequence run as today."""
+    """Say what is missing, and which steps of a sequence run as today: each reason once, with what it is about."""
+    about: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         for form in row.get("forms", []):
-            if form["absent"]:
-                yield f"{row['workload']}, {row['gpu']}, {form['features']}: {form['absent']}"
-            for note in form.get("notes", []):
-                yield f"{row['workload']}, {row['gpu']}, {form['features']}: {note}"
+            for reason in (form["absent"], *form.get("notes", [])):
+                if reason:
+                    text = reason.removesuffix(f" ({row['gpu']}+{SHORT[form['features']]})")
+                    where = f"{row['workload']} ({row['gpu']})"
+                    about.setdefault(text, {}).setdefault(form["features"], []).append(where)
+    for text, steps in about.items():
+        found = "; ".join(f"{step}: {', '.join(names)}" for step, names in steps.items())
+        yield f"{found}: {text}"
 
 
 def _steps(rows: list[Mapping[str, Any]]) -> list[str]:
