@@ -28,6 +28,8 @@ FIBER = "fiber"
 """The file of features that "+fiber" lays over a machine."""
 SUFFIX = f"+{FIBER}"
 _META = {"unit", "kind", "source", "note"}
+Parsed = tuple[dict[str, Any], dict[KeyPath, SourceLocation]]
+"""Entries of a file, and where each stands; never changed in place."""
 
 
 @dataclass(slots=True)
@@ -49,9 +51,20 @@ def machine(name_or_path: str | Path) -> Machine:
 
     Raises UserError with the place of the first mistake.
     """
-    path = _find(str(name_or_path).removesuffix(SUFFIX), None, Path())
+    name = str(name_or_path)
+    return _preset(name) if name.removesuffix(SUFFIX) in available() else _loaded(name)
+
+
+@functools.cache
+def _preset(name: str) -> Machine:
+    """Load a preset once: its file is part of the package, and nothing can change a machine."""
+    return _loaded(name)
+
+
+def _loaded(name_or_path: str) -> Machine:
+    path = _find(name_or_path.removesuffix(SUFFIX), None, Path())
     draft = _read(path, ())
-    if str(name_or_path).endswith(SUFFIX):
+    if name_or_path.endswith(SUFFIX):
         _lay_over(draft, PRESETS / f"{FIBER}.toml")
     for feature, info in FIELDS.items():
         if info.group == OPTIONAL_GROUP and feature not in draft.provenance:
@@ -134,6 +147,7 @@ def _find(name: str, where: SourceLocation | None, folder: Path) -> Path:
 
 def _read(path: Path, chain: tuple[Path, ...]) -> _Draft:
     raw, places = _parse(path)
+    raw = dict(raw)  # presets are parsed once for all
     base = raw.pop("inherits", None)
     draft = _Draft()
     if base is not None:
@@ -154,7 +168,16 @@ def _read(path: Path, chain: tuple[Path, ...]) -> _Draft:
     return draft
 
 
-def _parse(path: Path) -> tuple[dict[str, Any], dict[KeyPath, SourceLocation]]:
+def _parse(path: Path) -> Parsed:
+    return _parsed_preset(path) if path.parent == PRESETS else _parsed(path)
+
+
+@functools.cache
+def _parsed_preset(path: Path) -> Parsed:
+    return _parsed(path)
+
+
+def _parsed(path: Path) -> Parsed:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
