@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from heddle.ir.opcodes import Unit
 from heddle.machine.spec import Machine
-from heddle.passes.draft import BUSY_BIT, Draft
+from heddle.passes.draft import BUSY_BIT, Draft, Operand
 from heddle.passes.timing import KNOWN_WRITERS, LATE_READERS, LATE_WRITERS, Timing, in_order, is_real, places, timing
 
-Place = tuple[str, int]
+Place = int
+"""A register of some file, by a number that the analysis gives it."""
 MANY = 16  # results of known latency that a state may hold before the settled ones are dropped
 NOBODY: frozenset[int] = frozenset()
 
@@ -39,10 +41,6 @@ class State:
         return State(
             self.now, dict(self.ready), dict(self.known), dict(self.writers), dict(self.readers), dict(self.pipes)
         )
-
-    def age(self, cycles: int) -> None:
-        """Let time pass."""
-        self.now += max(0, cycles)
 
     def drop_past(self) -> None:
         """Forget what is settled."""
@@ -94,13 +92,15 @@ class State:
                 self.known.pop(producer, None)
 
 
-@dataclass(slots=True)
-class Needs:
+class Needs(NamedTuple):
     """What an instruction must wait for: results, operand reads, and cycles that the one before must add."""
 
     results: frozenset[int] = NOBODY
     reads: frozenset[int] = NOBODY
     cycles: int = 0
+
+
+NOTHING = Needs()
 
 
 class Hazards:
@@ -109,17 +109,21 @@ class Hazards:
     def __init__(self, code: Sequence[Draft], registers: dict[int, int], machine: Machine) -> None:
         self.code = code
         self.timings: list[Timing | None] = [timing(machine, d.row) if is_real(d) else None for d in code]
-        self.reads = [places(d.reads() + d.after, registers) for d in code]
-        self.late_reads = [places(d.src, registers) for d in code]
-        self.unread = [places(d.after_read, registers) for d in code]
-        self.writes = [places(d.dst, registers) for d in code]
+        number = _Numbers(registers)
+        self.late_reads = [number.of(d.src) for d in code]
+        self.reads = [
+            number.of(d.reads() + d.after) if d.accumulates or d.after else late
+            for d, late in zip(code, self.late_reads, strict=True)
+        ]
+        self.unread = [number.of(d.after_read) for d in code]
+        self.writes = [number.of(d.dst) for d in code]
         self.touched = [frozenset(r) | frozenset(w) for r, w in zip(self.reads, self.writes, strict=True)]
         self.labels = {d.label: i for i, d in enumerate(code) if d.label}
         self.by_bits = _loads_into_channels(code, self.timings)
 
     def solve(self, stalls: list[int], together: Mapping[tuple[int, bool], frozenset[int]]) -> list[Needs]:
         """Sweep until nothing changes. `together[(i, reads)]`: all whose counter is at rest once i's is."""
-        needs = [Needs() for _ in self.code]
+        needs = [NOTHING] * len(self.code)
         arriving: dict[int, State] = {}
         changed = True
         while changed:
@@ -159,46 +163,71 @@ class Hazards:
     ) -> Needs:
         timed = self.timings[index]
         assert timed is not None
-        state.age(state.pipes.get(timed.pipe, 0) - state.now)
+        state.now = max(state.now, state.pipes.get(timed.pipe, 0))
         needs = self._needs(index, state, timed)
         for who in needs.results:
             state.clear(together.get((who, False), frozenset({who})), reads_only=False)
         for who in needs.reads:
             state.clear(together.get((who, True), frozenset({who})), reads_only=True)
-        state.age(needs.cycles)
+        state.now += needs.cycles
         self._issue(index, state, timed)
-        state.age(max(1, stalls[index]))
+        state.now += max(1, stalls[index])
         return needs
 
     def _needs(self, index: int, state: State, timed: Timing) -> Needs:
-        needs = Needs()
-        reads, writes = self.reads[index], self.writes[index]
+        """Most instructions need nothing: each table is looked at only where it has something."""
+        results = self._results(index, state)
+        reads = NOBODY
+        readers = state.readers
+        if readers:
+            for place in self.unread[index]:
+                if place in readers:
+                    reads |= readers[place]
+            for place in self.writes[index]:
+                if place in readers:
+                    reads |= readers[place] - results
+        if timed.unit is Unit.WEFT_MMA:
+            results = frozenset(who for who in results if not in_order(self.timings[who], timed))
+            reads = frozenset(who for who in reads if not in_order(self.timings[who], timed))
+        cycles = self._cycles(index, state, timed)
+        return Needs(results, reads, cycles) if results or reads or cycles else NOTHING
+
+    def _results(self, index: int, state: State) -> frozenset[int]:
+        """The instructions whose results it touches, where these may still be on their way."""
+        results = NOBODY
         touched = self.touched[index]
-        for place in touched:
-            needs.results |= state.writers.get(place, NOBODY)
-        late = (who for who, (at, where) in state.known.items() if at > state.now and not where.isdisjoint(touched))
-        needs.results |= frozenset(late)
-        for place in reads:
-            needs.cycles = max(needs.cycles, state.ready.get(place, 0) - state.now)
-        for place in self.unread[index]:
-            needs.reads |= state.readers.get(place, NOBODY)
-        for place in writes:
-            needs.reads |= state.readers.get(place, NOBODY) - needs.results
-            if place in state.ready:  # the later write must land later
-                needs.cycles = max(needs.cycles, state.ready[place] - state.now - max(0, timed.latency - 1))
-        needs.results = frozenset(who for who in needs.results if not in_order(self.timings[who], timed))
-        needs.reads = frozenset(who for who in needs.reads if not in_order(self.timings[who], timed))
-        return needs
+        writers = state.writers
+        if writers and not touched.isdisjoint(writers):
+            for place in touched:
+                if place in writers:
+                    results |= writers[place]
+        for who, (at, where) in state.known.items():
+            if at > state.now and not where.isdisjoint(touched):
+                results |= {who}
+        return results
+
+    def _cycles(self, index: int, state: State, timed: Timing) -> int:
+        """How much longer results of known latency take than is left to them."""
+        ready = state.ready
+        latest = state.now
+        for place in self.reads[index]:
+            if place in ready and ready[place] > latest:
+                latest = ready[place]
+        for place in self.writes[index]:
+            if place in ready:  # the later write must land later
+                latest = max(latest, ready[place] - max(0, timed.latency - 1))
+        return latest - state.now
 
     def _issue(self, index: int, state: State, timed: Timing) -> None:
-        for place in self.writes[index]:
-            state.ready.pop(place, None)
-            if timed.unit in LATE_WRITERS and index not in self.by_bits:
-                state.writers[place] = frozenset({index})
-            elif timed.latency and timed.unit not in KNOWN_WRITERS:
-                state.ready[place] = state.now + timed.latency
+        writes, ready = self.writes[index], state.ready
+        for place in writes:
+            ready.pop(place, None)
+        if timed.unit in LATE_WRITERS and index not in self.by_bits:
+            state.writers.update(dict.fromkeys(writes, frozenset({index})))
+        elif timed.latency and timed.unit not in KNOWN_WRITERS:
+            ready.update(dict.fromkeys(writes, state.now + timed.latency))
         if timed.unit in KNOWN_WRITERS:
-            state.known[index] = (state.now + timed.latency, frozenset(self.writes[index]))
+            state.known[index] = (state.now + timed.latency, frozenset(writes))
         if timed.unit in LATE_READERS:
             for place in self.late_reads[index]:
                 state.readers[place] = state.readers.get(place, NOBODY) | {index}
@@ -208,6 +237,21 @@ class Hazards:
             state.pipes[timed.pipe] = state.now + timed.gap
         elif timed.pipe in state.pipes:
             del state.pipes[timed.pipe]
+
+
+class _Numbers:
+    """Registers of all files as numbers, which are quicker to look up than pairs."""
+
+    def __init__(self, registers: dict[int, int]) -> None:
+        self._registers = registers
+        self._numbers: dict[tuple[str, int], Place] = {}
+
+    def of(self, operands: tuple[Operand, ...]) -> tuple[Place, ...]:
+        """The number of each element, the same for the same register."""
+        if not operands:
+            return ()
+        numbers = self._numbers
+        return tuple(numbers.setdefault(place, len(numbers)) for place in places(operands, self._registers))
 
 
 def _loads_into_channels(code: Sequence[Draft], timings: Sequence[Timing | None]) -> frozenset[int]:

@@ -46,6 +46,8 @@ def timing(machine: Machine, row: Instruction) -> Timing:
 
 def places(operands: tuple[Operand, ...], registers: dict[int, int]) -> list[tuple[str, int]]:
     """(file, register) of each element."""
+    if not operands:
+        return []
     return [(o.value.file, registers[o.value.id] + i) for o in operands for i in range(o.offset, o.offset + o.count)]
 
 

@@ -8,10 +8,15 @@ order even where no single register ties the two instructions together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields
+from operator import attrgetter
 
 from heddle.ir.warp import Access, Effect
 from heddle.passes.draft import Draft
+
+BOX = frozenset({"row", "col", "rows", "cols"})
+_movement = attrgetter(*(field.name for field in fields(Access) if field.name not in BOX))
+"""All of an access but the place and size of its box: what moves the box with rank, ring, item and loop."""
 
 
 def effect_order(block: Sequence[Draft], effects: Sequence[Effect]) -> Iterator[tuple[int, int]]:
@@ -54,8 +59,3 @@ def may_overlap(a: Access, b: Access) -> bool:
         return True
     apart = a.row + a.rows <= b.row or b.row + b.rows <= a.row or a.col + a.cols <= b.col or b.col + b.cols <= a.col
     return not apart
-
-
-def _movement(access: Access) -> Access:
-    """All of an access but the place and size of its box: what moves the box with rank, ring, item and loop."""
-    return replace(access, row=0, col=0, rows=1, cols=1)

@@ -26,7 +26,7 @@ def occupancy(row: Instruction, warps: int, machine: Machine, spread: float = 1.
         cycles = max(cycles, 2 * m * n * k / rate)
     elif unit is Unit.FIXED:
         cycles *= spread
-    return replace(timing, initiation_cycles=cycles)
+    return timing if cycles == timing.initiation_cycles else replace(timing, initiation_cycles=cycles)
 
 
 def copy_cycles(row: Instruction, machine: Machine) -> int:
