@@ -28,6 +28,7 @@ CONFIGS: dict[str, Any] = {
     "h100": sm90_fiber_config.Turned90Config(tokens=64, stages=2, groups=2),
     "b200": sm100_fiber_config.Turned100Config(tokens=64, stages=2),
 }
+GEMV = W4Config(tile_m=1, tile_n=8, stages=1, warps=8)
 BY_WGMMA = W4Config(tile_m=64, tile_n=128, stages=2, warps=8)
 SCHEMES = ("awq", "aqlm_1x16", "aqlm_2x8")
 CASES: list[Any] = [
@@ -37,6 +38,9 @@ CASES: list[Any] = [
         for case in (
             ("a100", "awq", "simt"),
             ("a100", "aqlm_2x8", "simt"),
+            ("h100", "aqlm_2x8", "gemv"),
+            ("a100", "aqlm_1x16", "gemv"),
+            ("b200", "aqlm_1x16", "gemv"),
             *(("h100", scheme, "wgmma") for scheme in SCHEMES),
             *((gpu, scheme, "fiber") for gpu in CONFIGS for scheme in SCHEMES),
         )
@@ -49,6 +53,8 @@ def test_engines_agree(gpu_name: str, scheme: str, mode: str) -> None:
     config, params = CONFIGS[gpu_name] if mode == "fiber" else TODAY, {**SIZES, "scheme": scheme}
     if mode == "wgmma":
         config, params, mode = BY_WGMMA, {**params, "implementation": mode}, "simt"
+    if mode == "gemv":
+        config, params, mode = GEMV, {**params, "m": 2, "n": 24, "implementation": mode}, "simt"
     gpu = dataclasses.replace(request("w4a16", gpu_name, mode=mode, texts=SIZES).machine, sms=2)
     program = compile_kernel("w4a16", gpu, params, config, mode)
     verify(program, gpu)

@@ -28,6 +28,7 @@ _TYPES: dict[str, type | None] = {
     "uint8": None,
     "uint16": None,
 }
+CODE_BITS = 16  # of a code that codebooks share
 _TF32_DROPPED_BITS = 13  # of the 23 mantissa bits of fp32
 _LOG2_E = np.float32(np.log2(np.e))
 _LEAST_EXPONENT = np.float32(-127)  # below it the polynomial's range reduction is clamped
@@ -105,6 +106,24 @@ def looked_up(codes: Values, scale: Values, book: Values, books: int) -> Values:
     numbers = codes.astype(np.int64).reshape(rows, -1, books) + entries * np.arange(books)
     summed = rounded(book[numbers].sum(axis=2), "fp16")  # [r, n, 8]
     result: Values = summed.transpose(0, 2, 1).reshape(rows * CODE_WEIGHTS, -1) * scale
+    return result
+
+
+def looked_up_rows(codes: Values, book: Values, books: int) -> Values:
+    """Return the sums of entries [n, 8 c] by `codes` [n, c] of 16 bits, which `books` codebooks share, lowest first."""
+    entries, bits = book.shape[0] // books, CODE_BITS // books
+    whole = codes.astype(np.int64)
+    numbers = np.stack([(whole >> bits * i) % (1 << bits) + entries * i for i in range(books)], axis=2)
+    return rounded(book[numbers].sum(axis=2), "fp16").reshape(codes.shape[0], -1)
+
+
+def dot_products(a: Values, b: Values) -> Values:
+    """Return the sums of a * b [rows, 1]: chains of eight neighbours in fp16, even and odd ones apart, else fp32."""
+    products = (a * b).reshape(a.shape[0], -1, CODE_WEIGHTS // 2, 2)  # of two fp16: exact
+    chain = rounded(products[:, :, 0], "fp16")
+    for step in range(1, CODE_WEIGHTS // 2):
+        chain = rounded(chain + products[:, :, step], "fp16")
+    result: Values = chain.sum(axis=(1, 2), dtype=np.float32).reshape(-1, 1)
     return result
 
 

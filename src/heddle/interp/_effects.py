@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.errors import InternalError, SourceLocation
-from heddle.interp._arithmetic import Values, dequantized, elementwise, gated, kept_elements, looked_up, matrix_product
+from heddle.interp._arithmetic import (
+    Values,
+    dequantized,
+    dot_products,
+    elementwise,
+    gated,
+    kept_elements,
+    looked_up,
+    looked_up_rows,
+    matrix_product,
+)
 from heddle.interp._arrays import Box, TileArray
 from heddle.interp._boxes import BoxMaker
 from heddle.interp._clocks import Knowledge
@@ -75,6 +85,8 @@ class Effects:
             "gate": self._gate,
             "dequantize": self._dequantize,
             "look_up": self._look_up,
+            "look_up_rows": self._look_up_rows,
+            "dot": self._dot,
             "mask": self._mask,
         }
 
@@ -155,6 +167,17 @@ class Effects:
             return
         for access, part in zip(doing.effect.writes, np.split(values, 2), strict=True):
             self._write(doing, access, doing.warp.cta, part)
+
+    def _look_up_rows(self, doing: Doing) -> None:
+        codes, book = (self._read(doing, access, doing.warp.cta) for access in doing.effect.reads)
+        values = looked_up_rows(codes, book, int(doing.effect.params["books"]))
+        self._write(doing, doing.effect.writes[0], doing.warp.cta, values)
+
+    def _dot(self, doing: Doing) -> None:
+        access = doing.effect.writes[0]
+        a, b = (self._read(doing, each, doing.warp.cta) for each in doing.effect.reads)
+        old = self._read(doing, access, doing.warp.cta)
+        self._write(doing, access, doing.warp.cta, old + dot_products(a, b))
 
     def _mask(self, doing: Doing) -> None:
         params, access = doing.effect.params, doing.effect.writes[0]

@@ -120,6 +120,34 @@ class LookUp(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookUpRows(Op):
+    """dst [n, k] = sum of codebook entries, fp16; an entry is eight neighbours of a row. No scale is applied.
+
+    `src` [n, k / 8 or more] of uint16 has the codes of the first columns; where there are two `books`, a code is a byte
+    of each, the first in the low half. `codebook` is that of `LookUp`. All tiles are spread by rows.
+    """
+
+    dst: str
+    src: str
+    codebook: SharedRef | GlobalRef
+    books: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot(Op):
+    """dst[row] += sum of a * b over columns [a_col, a_col + columns of b) of a; b is a row vector, both are fp16.
+
+    Products of eight neighbours are added up in fp16, the even and the odd ones apart, and these sums in fp32. Each
+    lane keeps the sum of its own columns, until `row_reduce("sum", dst, dst)`. All tiles are spread by rows.
+    """
+
+    dst: str
+    a: str
+    b: str
+    a_col: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mask(Op):
     """Set elements of a register tile that do not take part to `value`.
 

@@ -59,6 +59,18 @@ class CpAsyncWait(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyThrough(Op):
+    """Global -> shared through registers, by all warps of the role: plain loads and stores, `copies` side by side.
+
+    `dst` is where the first copy lies; each of the others has its columns behind those of the one before.
+    """
+
+    dst: SharedRef
+    src: GlobalRef
+    copies: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadGlobal(Op):
     """Global -> register tile, by plain loads."""
 
@@ -71,7 +83,7 @@ class StoreGlobal(Op):
     """Register tile -> global, by plain stores or atomic adds; from column `src_col` of the register tile on.
 
     `transposed`: dst = src.T, of matrix fragments with 32-bit elements, each of which has an address of its own, or of
-    rows of lanes (sm_100) as 16-bit elements, a column at a time.
+    rows of lanes (sm_100) as 16-bit elements, a column at a time, or of a column that is spread by rows.
     """
 
     dst: GlobalRef

@@ -164,7 +164,7 @@ class _Reader:
         readers: dict[str, Callable[[LineCursor], Any]] = {"where": self._location}
         if kind is tile.Mma:
             readers |= {"accumulate": _accumulate, "acc": _tmem_or_name, "a": _matrix_operand, "b": _second_operand}
-        elif kind is tile.LookUp:
+        elif kind in (tile.LookUp, tile.LookUpRows):
             readers["codebook"] = _codebook
         elif kind is tile.SetBusyBit:
             readers["tile"] = _tmem_or_name

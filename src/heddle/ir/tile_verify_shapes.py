@@ -8,6 +8,7 @@ from typing import Any
 from heddle.errors import SourceLocation, UserError
 from heddle.ir import tile
 from heddle.ir.dtypes import dtype_bytes
+from heddle.ir.tile_verify_rows import verify_copy_through, verify_dot, verify_look_up_rows
 from heddle.ir.tile_walk import references, register_writes, walk
 from heddle.ir.warp_fiber import SUBPARTITIONS
 
@@ -378,5 +379,8 @@ _CHECKS: tuple[tuple[tuple[type[tile.Op], ...], Callable[[Any, _Tiles], None]], 
     ((tile.Gate,), _gate),
     ((tile.Dequantize,), _dequantize),
     ((tile.LookUp,), _look_up),
+    ((tile.LookUpRows,), verify_look_up_rows),
+    ((tile.Dot,), verify_dot),
+    ((tile.CopyThrough,), verify_copy_through),
 )
 """What is checked of operations beside that their parts lie inside their tiles."""

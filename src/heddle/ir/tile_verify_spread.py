@@ -6,7 +6,16 @@ from heddle.errors import UserError
 from heddle.ir import tile
 from heddle.ir.tile_walk import register_reads, register_writes, walk
 
-BY_ROWS = (tile.LoadGlobal, tile.StoreGlobal, tile.Fill, tile.Elementwise, tile.RowReduce)
+BY_ROWS = (
+    tile.LoadGlobal,
+    tile.LoadShared,
+    tile.StoreGlobal,
+    tile.Fill,
+    tile.Elementwise,
+    tile.RowReduce,
+    tile.LookUpRows,
+    tile.Dot,
+)
 """Operations on whole rows of a warp: nothing that knows matrix fragments."""
 BY_COLUMNS = (tile.LoadGlobal, tile.Elementwise, tile.Dequantize, tile.LookUp)
 """Operations on the columns that a warp multiplies with, beside the product itself."""

@@ -64,6 +64,15 @@ def references(op: tile.Op, kind: type[Any]) -> Iterator[Any]:
             yield value
 
 
+READ_FIELDS: dict[type[tile.Op], tuple[str, ...]] = {
+    tile.Dequantize: ("src", "scale", "zero"),
+    tile.LookUp: ("src", "scale"),
+    tile.LookUpRows: ("src",),
+    tile.Dot: ("dst", "a", "b"),
+}
+"""Where operations on weights and their products name the register tiles that they read."""
+
+
 def register_reads(op: tile.Op) -> tuple[str, ...]:
     """Return the register tiles that an operation reads."""
     if isinstance(op, tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory | tile.Gate):
@@ -76,10 +85,8 @@ def register_reads(op: tile.Op) -> tuple[str, ...]:
         return (op.src, op.dst) if op.accumulate else (op.src,)
     if isinstance(op, tile.Elementwise):
         return op.sources
-    if isinstance(op, tile.Dequantize):
-        return (op.src, op.scale, op.zero)
-    if isinstance(op, tile.LookUp):
-        return (op.src, op.scale)
+    if type(op) in READ_FIELDS:
+        return tuple(getattr(op, name) for name in READ_FIELDS[type(op)])
     if isinstance(op, tile.MmaApart):
         return (op.a, op.b, op.acc) if op.accumulate else (op.a, op.b)
     if isinstance(op, tile.Mma):
@@ -100,7 +107,7 @@ def register_writes(op: tile.Op) -> tuple[str, ...]:
         return (op.dst,) if op.upper is None else (op.dst, op.upper)
     loads = tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory
     writers = loads | tile.Fill | tile.Elementwise | tile.RowReduce | tile.Mask | tile.Gate | tile.Dequantize
-    return (op.dst,) if isinstance(op, writers) else ()
+    return (op.dst,) if isinstance(op, writers | tile.LookUpRows | tile.Dot) else ()
 
 
 def uses_bits(program: tile.TileProgram) -> bool:

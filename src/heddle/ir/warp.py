@@ -281,7 +281,8 @@ class Effect:
     writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`; a
     read of one column is broadcast. gate: of each 16 columns of reads[0] silu(first 8) * last 8. dequantize: the
     rule of `tile.Dequantize` of reads: weights, scale, zero. look_up: that of `tile.LookUp` of reads: codes, scale,
-    codebook, with params["books"]. row_reduce:
+    codebook, with params["books"]. look_up_rows: that of `tile.LookUpRows` of reads: codes, codebook. dot:
+    writes[0] += what `tile.Dot` says of reads: a, b. row_reduce:
     writes[0] (one column) = params["function"] ("max" or "sum") over the columns of reads[0], and over its own old
     value if params["accumulate"] is 1. mask: elements of writes[0] outside a triangle or beyond a limit become
     params["value"]; the other params are the fields of `tile.Mask` ("row_attribute", "row_level", "row_step",

@@ -239,6 +239,34 @@ class ComputeOps(DataOps):
             )
         )
 
+    def look_up_rows(
+        self, dst: RegisterHandle, src: RegisterHandle, codebook: SharedBox | GlobalBox, *, books: int = 1
+    ) -> None:
+        """Compute dst [n, k] = sum of codebook entries, fp16, by codes src [n, k / 8 or more]; all spread by rows.
+
+        An entry is eight neighbours of a row. A code is a uint16; where there are two `books`, a byte of each, the
+        first in the low half. `codebook` is that of `look_up`.
+        """
+        if isinstance(codebook, GlobalBox):
+            book: tile.SharedRef | tile.GlobalRef = codebook.reference(*codebook.tensor.shape[-2:])
+        else:
+            book = codebook.ref
+        names = [whole_tile(each, what) for each, what in ((dst, "the destination"), (src, "the source"))]
+        self._emit(tile.LookUpRows(dst=names[0], src=names[1], codebook=book, books=books, where=caller()))
+
+    def dot(self, dst: RegisterHandle, a: Registers, b: RegisterHandle) -> None:
+        """Compute dst[row] += sum of a * b over columns of a (or a part), b a row vector, both fp16; spread by rows.
+
+        Eight neighbours are added up in fp16, their sums in fp32. Each lane keeps the sum of its own columns, until
+        `row_reduce("sum", dst, dst)`.
+        """
+        where = caller()
+        name, col, rows, cols = register_operand(a, "the first operand")
+        check_equal("the second operand", (b.tile.rows, b.tile.cols), (1, cols))
+        check_equal("the destination", (dst.tile.rows, dst.tile.cols), (rows, 1))
+        names = [whole_tile(each, "an operand") for each in (dst, b)]
+        self._emit(tile.Dot(dst=names[0], a=name, b=names[1], a_col=col, where=where))
+
     def row_reduce(
         self,
         function: str,

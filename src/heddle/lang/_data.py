@@ -34,6 +34,14 @@ class DataOps(SyncOps):
         ref = src.reference(*self._box(dst, src))
         self._emit(tile.CpAsync(dst=dst.ref, src=ref, bytes_per_lane=bytes_per_lane, where=caller()))
 
+    def copy_through(self, dst: SharedBox, src: GlobalBox, *, copies: int = 1) -> None:
+        """Copy global -> shared through registers by all warps of the role, `copies` times side by side.
+
+        `dst` is the place of the first copy. Barriers order it, as any store.
+        """
+        ref = src.reference(*self._box(dst, src))
+        self._emit(tile.CopyThrough(dst=dst.ref, src=ref, copies=copies, where=caller()))
+
     def cp_async_commit(self) -> None:
         """Close the group of the copies started since the last one."""
         self._emit(tile.CpAsyncCommit(where=caller()))

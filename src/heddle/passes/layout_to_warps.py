@@ -22,6 +22,7 @@ from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
 from heddle.ir.tile import (
     Dequantize,
+    Dot,
     Elementwise,
     Fill,
     Gate,
@@ -29,6 +30,7 @@ from heddle.ir.tile import (
     LoadShared,
     LoadTensorMemory,
     LookUp,
+    LookUpRows,
     Mask,
     Mma,
     MmaApart,
@@ -273,6 +275,8 @@ def register_tiles(body: tuple[Op, ...]) -> Iterator[tuple[str, SourceLocation |
 def _names(op: Op) -> tuple[str, ...]:
     if isinstance(op, MmaApart):
         return op.acc, op.a, op.b
+    if isinstance(op, Dot):
+        return op.dst, op.a, op.b
     return _names_of_others(op)
 
 
@@ -282,7 +286,7 @@ def _names_of_others(op: Op) -> tuple[str, ...]:
             return (name,)
         case StoreGlobal(src=name) | StoreShared(src=name) | StoreTensorMemory(src=name) | Mask(dst=name):
             return (name,)
-        case RowReduce(dst=dst, src=src) | Gate(dst=dst, src=src):
+        case RowReduce(dst=dst, src=src) | Gate(dst=dst, src=src) | LookUpRows(dst=dst, src=src):
             return (dst, src)
         case Dequantize(dst=dst, src=src, scale=scale, zero=zero):
             return (dst, src, scale, zero)

@@ -28,7 +28,7 @@ def product_step(name: str, sizes: dict[str, Any], kind: str, source: str, count
     if sizes["dtype"] != "fp16":
         raise UserError(f"quantised weights multiply fp16; dtype is {sizes['dtype']}", hint="dtype=fp16")
     params = {**{size: sizes[size] for size in "mnk"}, "scheme": kind, "group": GROUPS[0], "dtype": "fp16"}
-    return Step(name, "w4a16", params, count, {"A": source, **{part: f"{part}_{name}" for part in "QSZK"}})
+    return Step(name, "w4a16", params, count, {"A": source, **{part: f"{part}_{name}" for part in "QSZKRT"}})
 
 
 def made_weights(

@@ -6,8 +6,7 @@ from heddle.errors import UserError
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._warp import LANES
 from heddle.kernels.w4a16.items import item_count, tail_blocks
-from heddle.kernels.w4a16.shape import BOOKS, ELEMENT_BYTES, ENTRIES, TILE_K, W4Config, W4Problem
-from heddle.kernels.w4a16.sm80_aqlm import COPIES
+from heddle.kernels.w4a16.shape import BOOKS, COPIES, ELEMENT_BYTES, ENTRIES, TILE_K, W4Config, W4Problem
 from heddle.kernels.w4a16.sm80_loop import thread_registers
 from heddle.machine.spec import Machine
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heddle.kernels.w4a16.items import CODE_BYTES, WORD, code_bytes
-from heddle.kernels.w4a16.shape import BOOKS, ENTRIES, W4Problem
-from heddle.kernels.w4a16.sm80_aqlm import COPIES
+from heddle.kernels.w4a16.shape import BOOKS, COPIES, ENTRIES, W4Problem
 from heddle.lang import Builder, GlobalBox, GlobalHandle, Index, Item, RegisterHandle, SharedBox
 
 GROUP = 4

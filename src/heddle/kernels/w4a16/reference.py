@@ -43,7 +43,10 @@ def quantised(
 def _codes(
     problem: W4Problem, generator: np.random.Generator, size: float
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64]]:
-    """The same by codes of AQLM: codebooks normal, one under the other in K, codes uniform."""
+    """The same by codes of AQLM: codebooks normal, one under the other in K, codes uniform.
+
+    R and T are codes and scales again as `gemv` takes them: [n, k / 8], both codes of two codebooks in 16 bits; [n, 1].
+    """
     books, entries = BOOKS[problem.scheme], ENTRIES[problem.scheme] // BOOKS[problem.scheme]
     book = generator.standard_normal((books * entries, 8)).astype(np.float16)
     codes = generator.integers(0, entries, (problem.k // 8, problem.n, books))
@@ -53,7 +56,8 @@ def _codes(
     weights = (plain * scales.astype(np.float64)).astype(np.float16)
     kind = np.uint16 if books == 1 else np.uint8
     stored = {"Q": codes.reshape(problem.k // 8, -1).astype(kind), "S": scales, "K": book}
-    return stored, weights.astype(np.float64)
+    by_rows = (codes << 16 // books * np.arange(books)).sum(axis=2).astype(np.uint16).T
+    return {**stored, "R": by_rows, "T": scales.T}, weights.astype(np.float64)
 
 
 def packed(weights: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from heddle.kernels._kernel import TileParameter
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 
-IMPLEMENTATIONS = ("mma.sync", "wgmma")
-"""Of today's kernel: the code of A100, which all GPUs run, or weights as first operand in registers on H100."""
+AUTO = "auto"
+IMPLEMENTATIONS = (AUTO, "mma.sync", "wgmma", "gemv")
+"""Of today's kernel: the code of A100, which all GPUs run; weights as first operand in registers on H100; AQLM for few
+rows of A without matrix instructions. auto: gemv for one row, else mma.sync."""
+GEMV_ROWS = 1
+"""Rows of A up to which `auto` is gemv. It looks all weights up again for each row: from two on mma.sync is faster.
+vLLM goes on to 6 (quantization/aqlm.py), as beyond it has no fused kernel but dequantises all weights."""
 SCHEMES = ("awq", "aqlm_1x16", "aqlm_2x8")
 ENTRIES = {"aqlm_1x16": 65536, "aqlm_2x8": 512}
 """Of all codebooks of AQLM together, of eight weights each."""
@@ -24,6 +29,8 @@ TILE_K = 64
 """Elements of k in one stage of A: one row of the 128-byte swizzle."""
 ELEMENT_BYTES = 2
 """Of A and C, fp16 or bf16."""
+COPIES = 8
+"""Of codebooks in shared memory, side by side: one for each lane of a quarter of a warp."""
 STEP_K = 16
 """Of one mma.sync (PTX ISA, m16n8k16)."""
 
@@ -49,6 +56,13 @@ class W4Problem:
     def looks_up(self) -> bool:
         """Whether weights are entries of codebooks."""
         return self.scheme != "awq"
+
+    @property
+    def chosen(self) -> str:
+        """The implementation, where it is left open by scheme and rows of A."""
+        if self.implementation != AUTO:
+            return self.implementation
+        return "gemv" if self.looks_up and self.m <= GEMV_ROWS else "mma.sync"
 
     @property
     def block(self) -> int:

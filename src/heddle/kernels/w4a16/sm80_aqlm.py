@@ -7,12 +7,9 @@ Look-ups run one step of 32 elements of k ahead of the products, codes one stage
 from __future__ import annotations
 
 from heddle.kernels.w4a16.items import WORD, tail_blocks
-from heddle.kernels.w4a16.shape import BOOKS, ENTRIES, STEP_K, TILE_K, W4Config, W4Problem
+from heddle.kernels.w4a16.shape import BOOKS, COPIES, ENTRIES, STEP_K, TILE_K, W4Config, W4Problem
 from heddle.kernels.w4a16.sm80_loop import MainLoop, operand_rows, thread_registers
 from heddle.lang import Builder, GlobalBox, Index, Item, SharedBox, kernel
-
-COPIES = 8
-"""Of codebooks in shared memory, side by side: one for each lane of a quarter of a warp."""
 
 
 @kernel

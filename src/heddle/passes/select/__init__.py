@@ -15,6 +15,7 @@ from heddle.passes.layout_to_warps import LaidOut
 from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
 from heddle.passes.select import (
     bulk,
+    by_rows,
     dequantize,
     elementwise,
     fiber,
@@ -54,6 +55,9 @@ COMMON: dict[type[t.Op], Handler] = {
     t.LoadShared: loads.lower_load_shared,
     t.StoreGlobal: stores.lower_store_global,
     t.LoadGlobal: loads.lower_load_global,
+    t.CopyThrough: by_rows.lower_copy_through,
+    t.LookUpRows: by_rows.lower_look_up_rows,
+    t.Dot: by_rows.lower_dot,
     t.CpAsync: sm_80.lower_cp_async,
     t.CpAsyncCommit: synchronisation.lower_cp_async_commit,
     t.CpAsyncWait: synchronisation.lower_cp_async_wait,

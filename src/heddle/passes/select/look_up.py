@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from heddle.errors import UserError
-from heddle.ir.tile import CODE_WEIGHTS, GlobalRef, LookUp
+from heddle.ir.tile import CODE_WEIGHTS, GlobalRef, LookUp, SharedRef
 from heddle.ir.warp import Access, StreamRef
 from heddle.passes.draft import Operand, Value, whole
 from heddle.passes.select.dequantize import check_by_rows
@@ -132,12 +132,19 @@ def _book(writer: RoleWriter, op: LookUp) -> Access:
 
 def _entries(writer: RoleWriter, op: LookUp, codes: list[Operand], number: int) -> list[Value]:
     """Load the entries of one column's codes, which are 16 bits of a register."""
-    word, upper = codes[number // 2], number % 2
+    word = codes[number // 2]
     if isinstance(op.codebook, GlobalRef):
-        return [_from_global(writer, op.codebook, word, upper, number)]
-    lane = writer.kept(f"{op.codebook.tile}.lane_address", file="vector", op="LEA")
+        entry = writer.value("entry", ENTRY_REGISTERS)
+        load_entry(writer, op.codebook, word, number, entry)
+        return [entry]
+    return entries_of(writer, op.codebook, op.books, word)
+
+
+def entries_of(writer: RoleWriter, ref: SharedRef, books: int, word: Operand) -> list[Value]:
+    """Load an entry of each of `books` codebooks in shared memory, by a code of 16 bits of a register."""
+    lane = writer.kept(f"{ref.tile}.lane_address", file="vector", op="LEA")
     loaded = []
-    for _ in range(op.books):
+    for _ in range(books):
         code = writer.scalar("PRMT", word, name="code")  # a byte
         address = writer.scalar("LEA", code, lane, name="entry")
         entry = writer.value("entry", ENTRY_REGISTERS)
@@ -146,16 +153,15 @@ def _entries(writer: RoleWriter, op: LookUp, codes: list[Operand], number: int) 
     return loaded
 
 
-def _from_global(writer: RoleWriter, ref: GlobalRef, word: Operand, upper: int, number: int) -> Value:
+def load_entry(writer: RoleWriter, ref: GlobalRef, word: Operand, number: int, entry: Value) -> None:
+    """Load an entry of a codebook in global memory, by the code in one half of a register; `number`: of codes."""
     base = writer.kept(f"{ref.tensor}.pointer", 2, "vector", "IMAD")
-    code = writer.scalar("SHF" if upper else "LOP3", word, name="code")
+    code = writer.scalar("SHF" if number % 2 else "LOP3", word, name="code")
     pointer = writer.value("entry_pointer", 2)
     writer.emit("IMAD", whole(pointer), (code, base))
-    entry = writer.value("entry", ENTRY_REGISTERS)
     stream = writer.tables.stream(ref, "load", 0, writer.where)
     place = StreamRef(name=stream.name, part=number * PART_STEP % PARTS, parts=PARTS, part_by_rank=True)
     writer.emit("LDG", entry, (whole(pointer),), stream=place, bytes=LANES * SECTOR_BYTES)
-    return entry
 
 
 def _scale(

@@ -46,9 +46,9 @@ def lower_cp_async(writer: RoleWriter, op: CpAsync, own_piece: Piece | None = No
     shared = writer.kept(f"{op.dst.tile}.copy_address", file="vector", op="IMAD")
     inside = writer.scalar("ISETP", name="inside")
     count, here = total // access_bytes, pointer
-    piece, step, stride = (own_piece, 1, count // warps) if own_piece else (_piece, warps, 1)
+    piece, step, stride = (own_piece, 1, count // warps) if own_piece else (copied_piece, warps, 1)
     for index in range(count // warps):
-        here = here if index == 0 else _next_pointer(writer, here)
+        here = here if index == 0 else next_pointer(writer, here)
         address = writer.scalar("IADD3", shared, *([writer.stage(op.dst.ring)] if op.dst.ring else []), name="copy")
         writer.emit(
             "LDGSTS",
@@ -72,14 +72,14 @@ def lower_cp_async(writer: RoleWriter, op: CpAsync, own_piece: Piece | None = No
     writer.emit("IMAD", Operand(pointer.value, 1), (Operand(pointer.value, 1),))
 
 
-def _next_pointer(writer: RoleWriter, pointer: Operand) -> Operand:
+def next_pointer(writer: RoleWriter, pointer: Operand) -> Operand:
     following = writer.value("pointer", 2)
     writer.emit("IADD3", Operand(following, 0), (Operand(pointer.value, 0),))
     writer.emit("IMAD", Operand(following, 1), (Operand(pointer.value, 1),))
     return whole(following)
 
 
-def _piece(box: Access, elements: int, index: int, warps: int) -> Access:
+def copied_piece(box: Access, elements: int, index: int, warps: int) -> Access:
     """The elements of one LDGSTS of each warp: whole rows, or a part of one row."""
     if box.cols <= elements:
         rows = elements // box.cols

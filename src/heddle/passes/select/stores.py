@@ -164,6 +164,8 @@ def _store_columns(writer: RoleWriter, op: StoreGlobal, layout: WarpLayout) -> N
 def _check_turned(writer: RoleWriter, op: StoreGlobal, layout: WarpLayout, element_bytes: int) -> None:
     """Only 32-bit elements of fragments have addresses of their own: a sector holds eight rows of a column."""
     source_bytes = dtype_bytes(layout.tile.dtype)
+    if layout.kind == "rows" and layout.cols == 1 and source_bytes == element_bytes:
+        return  # one element a warp
     if layout.kind not in ("fragment", "group") or element_bytes != REGISTER_BYTES or source_bytes != REGISTER_BYTES:
         raise UserError(
             f"a transposed store to global memory is of matrix fragments of 32-bit elements; {op.src} is "
