@@ -83,7 +83,7 @@ def test_rows_from_the_store_say_what_the_baseline_lacks(heddle: Command, simula
 def test_a_choice_among_todays_kernels_is_of_the_baseline_alone(heddle: Command, simulated: list[str]) -> None:
     row = compared(heddle, "compare", "w4a16", "--gpu", "h100", *SMALL, "--set", "implementation=wgmma")
     used = [row[form]["params"]["implementation"] for form in ("baseline", "fiber")]
-    assert (used, simulated.count("fiber") > 0) == (["wgmma", "mma.sync"], True)
+    assert (used, simulated.count("fiber") > 0) == (["wgmma", "auto"], True)
 
 
 def test_a_timeline_of_a_sequence_is_refused_before_anything_runs(
