@@ -10,7 +10,8 @@ import pytest
 from heddle import pipeline
 from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
-from heddle.study.runs import request, run
+from heddle.study.features import STEPS
+from heddle.study.runs import Request, request, run
 
 SIZES = {"m": "2048", "n": "2048", "k": "2048"}
 
@@ -48,6 +49,26 @@ def test_another_machine_is_simulated(simulated: list[float]) -> None:
     run(request("gemm", gpu, clock_mhz=1500, texts=SIZES))
     count = len(simulated)
     run(request("gemm", gpu.replace(l2_port_bytes_per_cycle=60.0), clock_mhz=1500, texts=SIZES))
+    assert len(simulated) > count
+
+
+def at_step(name: str, kernel: str, gpu: str) -> Request:
+    [step] = [step for step in STEPS if step.name == name]
+    return request(kernel, step.machine(machine(gpu)), mode="fiber", clock_mhz=1500, texts=SIZES)
+
+
+def test_a_step_whose_program_is_that_of_all_of_fiber_is_not_simulated_again(simulated: list[float]) -> None:
+    whole = run(at_step("+DP +FS +RS", "gemm", "h100"))
+    count = len(simulated)
+    without = run(at_step("+DP +FS", "gemm", "h100"))
+    assert (len(simulated), without["cycles"]) == (count, whole["cycles"])
+    assert (whole["gpu"], without["gpu"]) == ("h100+fiber", "h100+fs")
+
+
+def test_a_step_with_another_kernel_is_simulated(simulated: list[float]) -> None:
+    run(at_step("+DP +FS +RS", "gemm", "h100"))
+    count = len(simulated)
+    run(at_step("+DP", "gemm", "h100"))
     assert len(simulated) > count
 
 

@@ -37,7 +37,7 @@ __all__ = [
 SETTLED_IN_FULL = 40_000_000
 """Warp instructions of one group up to which the clock settles on full simulations: about three seconds each."""
 NOT_SIMULATED = frozenset(
-    {"description", "tensor_peak_clock_mhz", "tdp_watts", "kernel_launch_us", "kernel_drain_us"}
+    {"name", "description", "tensor_peak_clock_mhz", "tdp_watts", "kernel_launch_us", "kernel_drain_us"}
     | {"clock_burst_mhz", "clock_sustained_mhz", "clock_time_constant_ms"}
 )
 """Machine fields that no simulation at a given clock sees: a change of them asks for no new simulation."""
@@ -261,9 +261,14 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
 
 
 def _described(asked: Request, config: Any, clock: float) -> dict[str, Any]:
-    """Return what decides a simulation, for its key in the store."""
+    """Return what decides a simulation, for its key in the store.
+
+    How far registers are shared decides which kernel runs: one that reads no other subpartition's is the same program.
+    """
+    native = find_kernel(asked.kernel).native.get(asked.machine.architecture)
+    unseen = NOT_SIMULATED if native is None or native.across else NOT_SIMULATED | {"sharing_scope"}
     return {
-        "machine": {name: value for name, value in asked.machine.as_dict().items() if name not in NOT_SIMULATED},
+        "machine": {name: value for name, value in asked.machine.as_dict().items() if name not in unseen},
         "kernel": asked.kernel,
         "mode": asked.mode,
         "params": dict(asked.params),
@@ -286,7 +291,7 @@ def _simulated(asked: Request, config: Any, clock: float, *, profile: bool = Fal
         )  # fmt: skip
 
     options = {"simulation": asked.simulation, "profile": profile, "oracle": asked.oracle, "off": asked.off}
-    return store.remembered({**_described(asked, config, clock), **options}, simulated)
+    return {**store.remembered({**_described(asked, config, clock), **options}, simulated), "gpu": asked.machine.name}
 
 
 def _estimated(asked: Request, config: Any, clock: float) -> dict[str, Any]:
