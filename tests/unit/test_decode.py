@@ -12,7 +12,13 @@ from heddle import interp, pipeline
 from heddle.errors import UserError
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.decode_reference import parts, whole
-from heddle.kernels.attention.decode_shape import DecodeProblem, split_count, split_count_fa3, used_splits
+from heddle.kernels.attention.decode_shape import (
+    DecodeProblem,
+    split_count,
+    split_count_fa3,
+    split_count_fa4,
+    used_splits,
+)
 from heddle.kernels.registry import find_entry, find_kernel
 from heddle.machine import machine
 from heddle.study import api, catalog, composites
@@ -67,16 +73,38 @@ def test_splits_without_keys_are_not_launched() -> None:
 WHOLE = {"batch": 256, "heads_q": 16, "heads_kv": 2, "seqlen_kv": 256}
 
 
-@pytest.mark.parametrize(("gpu", "name"), [("a100", "attention_fa2"), ("h100", "attention"), ("b200", "attention_fa2")])
+@pytest.mark.parametrize(("gpu", "name"), [("a100", "attention_fa2"), ("h100", "attention")])
 def test_whole_keys_are_one_launch_of_attention_with_packed_heads(gpu: str, name: str) -> None:
     ((kernel, params),) = launches(gpu, **WHOLE, append=0)
     assert kernel == name
     assert (params["heads_q"], params["heads_kv"], params["seqlen_q"]) == (2, 2, 8)
 
 
-@pytest.mark.parametrize("gpu", ["a100", "b200"])
-def test_the_split_kernel_goes_through_whole_keys_where_one_is_appended(gpu: str) -> None:
-    assert [kernel for kernel, _ in launches(gpu, **WHOLE)] == ["decode_whole"]
+@pytest.mark.parametrize(
+    ("gpu", "changes"), [("a100", {}), ("b200", {"implementation": "fa2"}), ("b200", {"head_dim": 256})]
+)
+def test_the_split_kernel_goes_through_whole_keys_where_one_is_appended(gpu: str, changes: dict[str, Any]) -> None:
+    assert [kernel for kernel, _ in launches(gpu, **WHOLE, **changes)] == ["decode_whole"]
+
+
+@pytest.mark.parametrize("append", [0, 1])
+def test_b200_has_a_kernel_of_its_own_for_whole_keys(append: int) -> None:
+    ((kernel, params),) = launches("b200", **WHOLE, append=append)
+    assert (kernel, params["heads_q"]) == ("decode_whole_fa4", 16)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "blocks", "expected"), [(64, 32, 2), (4, 512, 37), (1, 512, 128), (1, 9, 9), (200, 32, 1), (4, 4, 1)]
+)
+def test_the_count_of_splits_on_b200_is_that_of_flash_attention_4(tiles: int, blocks: int, expected: int) -> None:
+    assert split_count_fa4(tiles, 148, blocks) == expected
+
+
+def test_keys_and_values_of_b200_fill_what_queries_and_sums_leave_of_shared_memory() -> None:
+    """224 KB: O of a part in fp32 lies where Q of 128 elements was, beside Q of 64."""
+    kernel, gpu = find_kernel("decode_split_fa4"), machine("b200")
+    stages = [kernel.candidates(gpu, kernel.check({"head_dim": size}), "simt")[0].stages for size in (64, 128)]
+    assert stages == [11, 5]
 
 
 def test_the_split_kernel_writes_o_itself_where_keys_are_whole() -> None:
@@ -121,7 +149,12 @@ def test_the_references_of_both_launches_make_that_of_the_whole() -> None:
         ("h100", {"num_splits": 2, "head_dim": 64, "dtype": "bf16"}),
         pytest.param("h100", {"num_splits": 2, "head_dim": 256, "seqlen_kv": 161}, marks=pytest.mark.slow),
         ("h200", {"num_splits": 2, "dtype": "fp8_kv", "seqlen_kv": 333}),
-        ("b200", {"num_splits": 2, "heads_q": 2, "heads_kv": 2}),
+        ("b200", {"num_splits": 3, "heads_q": 2, "heads_kv": 2}),
+        ("b200", {"seqlen_kv": 257}),
+        pytest.param(
+            "b200", {"num_splits": 2, "head_dim": 64, "dtype": "bf16", "seqlen_kv": 1030}, marks=pytest.mark.slow
+        ),
+        pytest.param("b200", {"num_splits": 2, "head_dim": 256, "seqlen_kv": 65}, marks=pytest.mark.slow),
     ],
 )
 def test_the_chain_is_right(gpu: str, changes: dict[str, Any]) -> None:
@@ -147,14 +180,17 @@ def test_a_part_that_is_not_weighted_is_seen() -> None:
     assert not report.ok
 
 
-@pytest.mark.parametrize(("gpu", "name"), [("a100", "decode_split"), ("h100", "decode_split_fa3")])
+@pytest.mark.parametrize(("gpu", "name"), [
+    ("a100", "decode_split"), ("h100", "decode_split_fa3"),
+    pytest.param("b200", "decode_split_fa4", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_more_query_heads_than_rows_of_a_tile_are_split_too(gpu: str, name: str) -> None:
-    """130 query heads: three tiles of 64 rows, two of 128; each goes through both parts of the keys."""
+    """130 query heads: three tiles of 64 rows, two of 128 (H100 and B200); each goes through both parts of the keys."""
     many = {"batch": 1, "heads_q": 130, "heads_kv": 1, "seqlen_kv": 200, "num_splits": 2}
     row = api.check(name, gpu, **many)
     assert (row["passed"], row["hazards"]) == (True, [])
     assert len(pipeline.tile_program(name, machine(gpu), find_kernel(name).check(many)).work.items) == {
-        "a100": 6, "h100": 4,
+        "a100": 6, "h100": 4, "b200": 4,
     }[gpu]  # fmt: skip
 
 

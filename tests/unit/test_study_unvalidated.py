@@ -90,8 +90,10 @@ def test_notes_on_baselines_name_kernels_parameters_and_values_that_exist() -> N
     ("ffn", "h100", {"weights": "awq"}, "by wgmma"),
     ("ffn", "h100", {}, ""),
     ("llama", "b200", {"precision": "w4a16"}, "by tcgen05"),
-    ("llama", "b200", {"phase": "decode"}, "code for A100"),
-    ("decode_attention", "b200", {}, "code for A100"),
+    ("llama", "b200", {"phase": "decode"}, ""),
+    ("decode_attention", "b200", {}, ""),
+    ("decode_attention", "b200", {"implementation": "fa2"}, "by default they are FlashAttention 4's"),
+    ("decode_split", "b200", {}, "decode_split_fa4"),
     ("decode_attention", "h100", {}, ""),
 ])  # fmt: skip
 def test_a_note_stands_beside_each_baseline_that_is_not_the_best_known(
@@ -103,10 +105,10 @@ def test_a_note_stands_beside_each_baseline_that_is_not_the_best_known(
 
 
 def test_all_notes_that_fit_are_said() -> None:
-    params = find_entry("llama").check({"phase": "decode", "precision": "w4a16"})
-    found = baseline_note("llama", machine("b200"), params)
-    assert "tcgen05" in found
-    assert "of one token" in found
+    params = find_entry("decode_attention").check({"implementation": "fa2", "head_dim": 256})
+    found = baseline_note("decode_attention", machine("b200"), params)
+    assert "asked for by implementation=fa2" in found
+    assert "of this head size" in found
 
 
 def test_a_comparison_is_headed_by_the_note_on_its_baseline() -> None:

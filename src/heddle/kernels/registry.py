@@ -18,7 +18,14 @@ from heddle.kernels.attention.backward_rows_kernel import (
     PREPROCESS_FA3,
 )
 from heddle.kernels.attention.decode_attention import DECODE_ATTENTION
-from heddle.kernels.attention.decode_kernel import DECODE_COMBINE, DECODE_SPLIT, DECODE_SPLIT_FA3, DECODE_WHOLE
+from heddle.kernels.attention.decode_kernel import (
+    DECODE_COMBINE,
+    DECODE_SPLIT,
+    DECODE_SPLIT_FA3,
+    DECODE_SPLIT_FA4,
+    DECODE_WHOLE,
+    DECODE_WHOLE_FA4,
+)
 from heddle.kernels.attention.kernel import ATTENTION, ATTENTION_FA2, ATTENTION_LSE
 from heddle.kernels.gemm.kernel import Gemm
 from heddle.kernels.model.ffn import FFN
@@ -35,7 +42,7 @@ ATTENTIONS = (
     *(ATTENTION, ATTENTION_FA2, ATTENTION_LSE, ATTENTION_BWD, PREPROCESS, CONVERT, GROUP_SUM),
     *(PREPROCESS_FA3, CLEAR_KEYS, CONVERT_KEYS),
 )
-DECODING = (DECODE_SPLIT, DECODE_SPLIT_FA3, DECODE_WHOLE, DECODE_COMBINE)
+DECODING = (DECODE_SPLIT, DECODE_SPLIT_FA3, DECODE_SPLIT_FA4, DECODE_WHOLE, DECODE_WHOLE_FA4, DECODE_COMBINE)
 KERNELS: dict[str, Kernel[Any]] = {
     kernel.name: kernel for kernel in (*ATTENTIONS, *DECODING, Gemm(), RMSNORM, ROPE, SILU_MUL, W4A16)
 }

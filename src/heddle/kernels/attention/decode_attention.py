@@ -20,7 +20,9 @@ from heddle.kernels.attention.decode_kernel import (
     BATCH,
     DECODE_SPLIT,
     DECODE_SPLIT_FA3,
+    DECODE_SPLIT_FA4,
     DECODE_WHOLE,
+    DECODE_WHOLE_FA4,
     DTYPE,
     HEAD_DIM,
     HEADS_KV,
@@ -28,6 +30,7 @@ from heddle.kernels.attention.decode_kernel import (
     KEYS,
     DecodeSplit,
     DecodeSplitFA3,
+    DecodeSplitFA4,
 )
 from heddle.kernels.attention.decode_reference import whole
 from heddle.kernels.attention.decode_shape import (
@@ -35,14 +38,16 @@ from heddle.kernels.attention.decode_shape import (
     DecodeProblem,
     split_count,
     split_count_fa3,
+    split_count_fa4,
     used_splits,
 )
+from heddle.kernels.attention.sm100_decode import HEAD_DIMS as FA4_HEAD_DIMS
 from heddle.machine.spec import Machine
 
 KERNELS: Mapping[str, tuple[DecodeSplit, str]] = {
     "sm_80": (DECODE_SPLIT, "attention_fa2"),
     "sm_90": (DECODE_SPLIT_FA3, "attention"),
-    "sm_100": (DECODE_SPLIT, "attention_fa2"),
+    "sm_100": (DECODE_SPLIT_FA4, DECODE_WHOLE_FA4.name),
 }
 """By architecture: the launch that goes through a part of the keys, and the kernel that goes through all.
 
@@ -64,6 +69,15 @@ APPEND = Parameter(
     "FlashAttention 2: 1 adds a key and value, as models do, which only its split kernel can; 0: all keys are there",
     choices=(0, 1),
 )
+IMPLEMENTATION = Parameter(
+    "implementation",
+    str,
+    "auto",
+    "of today's launches; fa2: the code for A100 on every GPU; auto: FlashAttention 3 and 4 on their GPUs (4: up to "
+    "head size 128)",
+    choices=("auto", "fa2"),
+)
+OLDEST: tuple[DecodeSplit, str] = (DECODE_SPLIT, "attention_fa2")
 DTYPES_OF_O = {"fp8_e4m3": "bf16"}
 """Type of O where it is not that of Q."""
 
@@ -84,6 +98,7 @@ class DecodeAttention(Composite):
         Parameter("num_splits", int, 0, "parts of the keys; 0: as the open kernel does", least=0, most=MOST_SPLITS),
         Parameter("release", int, 0, "1: the count of splits before April 2024, 0: the present one", choices=(0, 1)),
         APPEND,
+        IMPLEMENTATION,
         Parameter("direction", str, "fwd", "forward", choices=("fwd",)),
     )
     architectures = ARCHITECTURES
@@ -94,7 +109,7 @@ class DecodeAttention(Composite):
 
     def steps(self, machine: Machine, params: Mapping[str, Any], mode: str) -> tuple[Step, ...]:
         """Return the launches."""
-        split, whole_kernel = KERNELS[machine.architecture]
+        split, whole_kernel = _kernels(machine, params)
         both = {"batch": params["batch"], "head_dim": params["head_dim"], "dtype": _element(params, machine)}
         native = mode == "fiber" and _has_native(both)
         split = DECODE_SPLIT if native else split
@@ -102,8 +117,9 @@ class DecodeAttention(Composite):
         splits = _splits(split, {**both, **heads, "num_splits": 1}, params, machine, native)
         if splits == 1 and not native:
             packed = {**heads, "heads_q": params["heads_kv"], "seqlen_q": params["heads_q"] // params["heads_kv"]}
-            if params["append"] and split is DECODE_SPLIT:
-                return (Step("attention", DECODE_WHOLE.name, {**both, **heads}),)
+            if split is DECODE_SPLIT_FA4 or (params["append"] and split is DECODE_SPLIT):
+                name = DECODE_WHOLE.name if split is DECODE_SPLIT else whole_kernel
+                return (Step("attention", name, {**both, **heads}),)
             return (Step("attention", whole_kernel, {**both, **packed}),)
         fed = {name: f"split.{name}" for name in ("O_partial", "LSE_partial")}
         combined = {**both, "dtype": DTYPES_OF_O.get(both["dtype"], both["dtype"]), "heads_q": params["heads_q"]}
@@ -122,10 +138,17 @@ class DecodeAttention(Composite):
         return inputs, {f"{self.steps(machine, params, mode)[-1].name}.O": expected["O"]}
 
 
+def _kernels(machine: Machine, params: Mapping[str, Any]) -> tuple[DecodeSplit, str]:
+    """Return the launch that goes through a part of the keys, and the kernel that goes through all."""
+    found = KERNELS[machine.architecture]
+    wide = found[0] is DECODE_SPLIT_FA4 and params["head_dim"] not in FA4_HEAD_DIMS
+    return OLDEST if wide or params["implementation"] == "fa2" else found
+
+
 def _element(params: Mapping[str, Any], machine: Machine) -> str:
     """Return the type of Q, K and V in memory; raises UserError where no kernel of the machine takes it."""
     dtype = "fp8_e4m3" if params["dtype"] == "fp8_kv" else str(params["dtype"])
-    split, _ = KERNELS[machine.architecture]
+    split, _ = _kernels(machine, params)
     allowed = next(parameter.choices for parameter in split.parameters if parameter.name == "dtype")
     if dtype not in allowed:
         raise UserError(
@@ -154,6 +177,8 @@ def _splits(
         asked = split_count_fa3(problem.planes * ceil_div(problem.group, ROWS), machine.sms, problem.blocks)
     elif not asked and isinstance(split, DecodeSplitFA3):
         asked = split_count_fa3(split.tiles(problem), machine.sms, problem.blocks)
+    elif not asked and isinstance(split, DecodeSplitFA4):
+        asked = split_count_fa4(split.tiles(problem), machine.sms, problem.blocks)
     elif not asked:
         asked = split_count(split.tiles(problem), machine.sms, problem.blocks, params["release"])
     return used_splits(problem.blocks, asked)

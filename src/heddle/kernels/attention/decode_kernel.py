@@ -25,6 +25,17 @@ from heddle.kernels.attention.decode_split import decode_split, decode_whole, sp
 from heddle.kernels.attention.shape import AttentionConfig
 from heddle.kernels.attention.sm80_fa2_config import WARP_ROWS
 from heddle.kernels.attention.sm90_decode import check_split, decode_split_fa3, split_bytes, split_config
+from heddle.kernels.attention.sm100_decode import (
+    HEAD_DIMS as FA4_HEAD_DIMS,
+)
+from heddle.kernels.attention.sm100_decode import (
+    check_tile,
+    decode_split_fa4,
+    decode_whole_fa4,
+    shared_bytes,
+    tile_items,
+    tile_of,
+)
 from heddle.machine.spec import Machine
 
 BATCH = Parameter("batch", int, 16, "sequences", small=2)
@@ -32,6 +43,7 @@ HEADS_Q = Parameter("heads_q", int, 32, "query heads", small=4)
 HEADS_KV = Parameter("heads_kv", int, 0, "key and value heads, a divisor of heads_q; 0: as many", least=0, small=2)
 KEYS = Parameter("seqlen_kv", int, 8192, "keys of a sequence")
 HEAD_DIM = Parameter("head_dim", int, 128, "elements of a head; pad others to the next", choices=HEAD_DIMS)
+HEAD_DIM_FA4 = Parameter("head_dim", int, 128, "elements of a head; pad others to the next", choices=FA4_HEAD_DIMS)
 DTYPE = Parameter("dtype", str, "fp16", "type of Q, K, V and O", choices=("fp16", "bf16"))
 SPLITS = Parameter("num_splits", int, 4, "parts of the keys", least=1)
 DTYPE_FA3 = Parameter("dtype", str, "fp16", "type of Q, K and V", choices=("fp16", "bf16", "fp8_e4m3"))
@@ -166,6 +178,40 @@ class DecodeSplitFA3(DecodeSplit):
         )
 
 
+class DecodeSplitFA4(DecodeSplit):
+    """The same by FlashAttention 4 on B200."""
+
+    name = "decode_split_fa4"
+    summary = "attention of one query a sequence over each of num_splits parts of its keys (FlashAttention 4)"
+    parameters: tuple[Parameter, ...] = (BATCH, HEADS_Q, HEADS_KV, KEYS, HEAD_DIM_FA4, DTYPE, SPLITS)
+    architectures = ("sm_100",)
+    native: Mapping[str, Any] = {}
+    written = staticmethod(decode_split_fa4.build)
+
+    def tile_of(self, problem: DecodeProblem) -> AttentionConfig:
+        """Return the one configuration of the open kernel."""
+        return tile_of(problem)
+
+    def program(
+        self, machine: Machine, problem: DecodeProblem, config: AttentionConfig, params: Mapping[str, Any]
+    ) -> TileProgram:
+        """Return the tile program of a configuration."""
+        check_tile(problem, config, machine)
+        check_config(config, shared_bytes(problem, config), machine)
+        items = tile_items(split_items(problem, config.tile_m), config)
+        return type(self).written(machine.architecture, problem, config, items, params=params)
+
+
+class DecodeWholeFA4(DecodeSplitFA4):
+    """O of all keys by the same kernel."""
+
+    name = "decode_whole_fa4"
+    summary = "attention of one query a sequence over all its keys (FlashAttention 4)"
+    parameters = (BATCH, HEADS_Q, HEADS_KV, KEYS, HEAD_DIM_FA4, DTYPE)
+    arrays = staticmethod(whole)
+    written = staticmethod(decode_whole_fa4.build)
+
+
 class DecodeCombine(DecodePart):
     """O of all splits."""
 
@@ -197,3 +243,4 @@ class DecodeCombine(DecodePart):
 
 DECODE_SPLIT, DECODE_SPLIT_FA3, DECODE_COMBINE = DecodeSplit(), DecodeSplitFA3(), DecodeCombine()
 DECODE_WHOLE = DecodeWhole()
+DECODE_SPLIT_FA4, DECODE_WHOLE_FA4 = DecodeSplitFA4(), DecodeWholeFA4()

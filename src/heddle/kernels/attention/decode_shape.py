@@ -1,7 +1,8 @@
 """Problem of decoding: attention of one query a sequence, its keys split over CTAs, and how many splits there are.
 
-Tiles and heuristics are those of FlashAttention 2 and 3 (github.com/Dao-AILab/flash-attention at 0251105,
-csrc/flash_attn/flash_api.cpp and flash_fwd_launch_template.h; hopper/heuristics.h and flash_api.cpp).
+Tiles and heuristics are those of FlashAttention 2, 3 and 4 (github.com/Dao-AILab/flash-attention at 0251105,
+csrc/flash_attn/flash_api.cpp and flash_fwd_launch_template.h; hopper/heuristics.h and flash_api.cpp;
+flash_attn/cute/interface.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ SPLIT_ROWS = 64
 SPLIT_KEYS = {64: 256, 128: 128, 256: 64}
 """Keys of a block of FlashAttention 2's split kernel, by head size."""
 WHOLE_BLOCKS = 4
-"""FlashAttention 3 does not split so few blocks of keys."""
+"""FlashAttention 3 and 4 do not split so few blocks of keys."""
 MOST_SPLITS = 128
 GOOD_SHARE = 0.85
 """The fewest splits are taken whose last wave is this full, as a share of the best."""
@@ -103,6 +104,13 @@ def split_count_fa3(tiles: int, sms: int, blocks: int) -> int:
     if tiles >= FULL_SHARE * sms or blocks <= WHOLE_BLOCKS:
         return 1
     return _fewest([*range(1, min(MOST_SPLITS, sms, blocks) + 1)], tiles, sms)
+
+
+def split_count_fa4(tiles: int, sms: int, blocks: int) -> int:
+    """Return the splits that FlashAttention 4 takes: as many as there are SMs for each tile, few blocks whole."""
+    if blocks <= WHOLE_BLOCKS:
+        return 1
+    return max(1, min(sms // tiles, MOST_SPLITS, blocks))
 
 
 def _fewest(counts: list[int], tiles: int, places: int) -> int:

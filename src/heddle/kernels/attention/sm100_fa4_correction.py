@@ -42,7 +42,7 @@ class Correction:
             if not has["more"]:
                 memory.stats.advance()
             for tile in memory.tiles:
-                self.finish(tile)
+                self.finish(tile, item)
             memory.step.advance()
             memory.stats.advance()
             memory.item.advance()
@@ -73,7 +73,7 @@ class Correction:
             tile.stats_full.wait(memory.stats)
             memory.get_factor(tile, self.factor)
             k.elementwise("check", self.factor, self.factor)
-            if len(memory.tiles) == 1:
+            if memory.early:
                 tile.values_done.wait(memory.values)
             if rescales[tile.index]:
                 self.rescale(tile)
@@ -81,7 +81,7 @@ class Correction:
             memory.tiles[len(memory.tiles) - 1 - tile.index].stats_empty.arrive(memory.stats)
         memory.step.advance()
         memory.stats.advance()
-        if len(memory.tiles) == 1:
+        if memory.early:
             memory.values.advance()
 
     def rescale(self, tile: Tile) -> None:
@@ -93,8 +93,8 @@ class Correction:
             k.elementwise("mul", self.part, self.part, self.factor)
             k.store(box, self.part, wait=col + CORRECTION_COLUMNS == width)
 
-    def finish(self, tile: Tile) -> None:
-        """Divide O by the sums and put it into shared memory; the next item's first product may then overwrite it."""
+    def take_sums(self, tile: Tile) -> None:
+        """Make the sums factors, and wait for O."""
         k, memory = self.k, self.memory
         tile.stats_full.wait(memory.stats)
         memory.get_factor(tile, self.factor)
@@ -102,6 +102,11 @@ class Correction:
         k.elementwise("max", self.factor, self.factor, scalars=(LEAST_SUM,))
         k.elementwise("reciprocal", self.factor, self.factor)
         tile.output_full.wait(memory.item)
+
+    def finish(self, tile: Tile, item: Item) -> None:
+        """Divide O by the sums and put it into shared memory; the next item's first product may then overwrite it."""
+        k, memory = self.k, self.memory
+        self.take_sums(tile)
         tile.sent.wait(memory.item, flip=True)
         for col in range(0, self.problem.head_dim, CORRECTION_COLUMNS):
             k.load(self.part, tile.output[:].columns(col, CORRECTION_COLUMNS))

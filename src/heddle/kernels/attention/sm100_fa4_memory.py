@@ -25,7 +25,6 @@ class Tile:
         d, dtype = problem.head_dim, problem.dtype
         self.index = index
         self.query = k.shared(f"q{index}", (ROWS, d), dtype)
-        self.out = k.shared(f"out{index}", (ROWS, d), problem.output_dtype)
         self.factor = None if pooled else k.shared(f"factor{index}", (ROWS, 1), "fp32", swizzle_bytes=0)
         self.pooled_factor = k.pool(f"factor{index}", (ROWS, 1), "fp32")[0] if pooled else None
         self.scores = k.tensor_memory(f"s{index}", (ROWS, keys), "fp32", stages=slots)
@@ -43,6 +42,11 @@ class Tile:
         self.stats_full = k.barrier(f"stats{index}_full", arrivals=GROUP_WARPS)
         self.stats_empty = k.barrier(f"stats{index}_empty", arrivals=GROUP_WARPS)
         self.output_full = k.barrier(f"o{index}_full", arrivals=1)
+
+    def stage(self, k: Builder, problem: AttentionProblem) -> None:
+        """Declare shared memory for O on its way out."""
+        index = self.index
+        self.out = k.shared(f"out{index}", (ROWS, problem.head_dim), problem.output_dtype)
         self.staged = k.barrier(f"out{index}_staged", arrivals=GROUP_WARPS)
         self.sent = k.barrier(f"out{index}_sent", arrivals=1)
 
@@ -52,7 +56,7 @@ class Memory:
 
     `wefts`: the kernel is of mode fiber; `pooled`: row factors pass through registers that wefts share. Rings:
     `blocks` of K and V in turn; `step`: slots of scores, `ahead` the one that is computed next; `stats`, `item` and
-    `values` have phases only.
+    `values` have phases only. `early`: the next scores of a tile are made beside its softmax, in a slot of their own.
     """
 
     def __init__(
@@ -70,17 +74,32 @@ class Memory:
         queries = (layout.count, layout.rows, self.d)
         keys = (problem.batch * problem.heads_kv, problem.seqlen_kv, self.d)
         self.q_global = k.tensor(f"Q{suffix}", queries, problem.dtype)
-        self.o_global = k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
+        self.results(queries, problem, suffix)
         self.k_global, self.v_global = (k.tensor(name, keys, problem.dtype) for name in ("K", "V"))
-        slots = 2 if config.groups == 1 else 1  # a single tile's next scores are made beside its softmax
+        self.early = self.has_early_scores()
+        slots = 2 if self.early else 1
         self.tiles = tuple(Tile(k, problem, config.tile_n, slots, index, pooled) for index in range(config.groups))
+        for tile in self.tiles:
+            self.stage(tile, problem)
         self.block = k.shared("kv", (config.tile_n, self.d), problem.dtype, stages=config.stages)
         self.blocks = k.ring("blocks", config.stages)
         self.full = k.barrier("kv_full", arrivals=1, stages=config.stages)
         self.empty = k.barrier("kv_empty", arrivals=1, stages=config.stages)
         self.step, self.stats, self.item = k.ring("step", slots), k.ring("stats", 1), k.ring("item_ring", 1)
-        if slots > 1:
+        if self.early:
             self.ahead, self.values = k.ring("ahead", slots), k.ring("values", 1)
+
+    def results(self, queries: tuple[int, int, int], problem: AttentionProblem, suffix: str) -> None:
+        """Declare what the kernel writes."""
+        self.o_global = self.k.tensor(f"O{suffix}", queries, problem.output_dtype, role="output")
+
+    def has_early_scores(self) -> bool:
+        """Whether a tile's next scores are made beside its softmax: where there is one tile."""
+        return self.config.groups == 1
+
+    def stage(self, tile: Tile, problem: AttentionProblem) -> None:
+        """Declare where O of a tile waits for its copy."""
+        tile.stage(self.k, problem)
 
     def meet(self) -> None:
         """Wait until all barriers are set up; wefts are spawned when they are."""
