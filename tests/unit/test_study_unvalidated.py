@@ -63,7 +63,7 @@ def test_the_reason_is_printed_with_the_numbers() -> None:
 def test_the_table_of_all_comparisons_has_each_reason_once_with_its_cases() -> None:
     lines = [{"case": case, "gpu": "h100", "baseline": {"unvalidated": why}} for case, why in
              (("a", "no row"), ("b", ""), ("c", "no row"))]  # fmt: skip
-    assert remarks_of([*lines, {"case": "d", "gpu": "h100", "failed": "too large"}]) == ["unvalidated: a, c: no row"]
+    assert remarks_of([*lines, {"case": "d", "gpu": "h100", "failed": "too large"}]) == ["* unvalidated: a, c: no row"]
 
 
 def test_notes_on_baselines_name_kernels_parameters_and_values_that_exist() -> None:
@@ -119,4 +119,4 @@ def test_a_comparison_is_headed_by_the_note_on_its_baseline() -> None:
 def test_a_note_on_a_baseline_has_its_cases_by_gpu() -> None:
     lines = [{"case": "AWQ", "gpu": gpu, "baseline": {"unvalidated": "no row", "baseline_note": "slow"}}
              for gpu in ("h100", "b200")]  # fmt: skip
-    assert remarks_of(lines) == ["unvalidated: AWQ: no row", "of the baseline: AWQ (h100), AWQ (b200): slow"]
+    assert remarks_of(lines) == ["* unvalidated: AWQ: no row", "of the baseline: AWQ (h100), AWQ (b200): slow"]
