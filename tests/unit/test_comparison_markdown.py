@@ -24,6 +24,12 @@ def compared(case: str, gpu: str, speedup: float | None, **more: Any) -> dict[st
     }
 
 
+def step(name: str, baseline: int | None, fiber: int | None, note: str = "") -> dict[str, Any]:
+    """A launch of a sequence: half of the time, where it is there."""
+    figures = {"baseline_cycles": baseline, "baseline_share": 0.5, "fiber_cycles": fiber, "fiber_share": 0.5}
+    return {"name": name, "note": note, "speedup": baseline / fiber if baseline and fiber else None, **figures}
+
+
 def lines_of(text: str, start: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(start)]
 
@@ -35,7 +41,7 @@ def test_a_workload_has_one_short_line_for_all_gpus() -> None:
 
 def test_a_line_of_a_machine_has_cycles_use_ceiling_and_remarks() -> None:
     limit = {"text": "tensor 90.0 %", "paper": "above the ceiling", "no_gain": "no mapping"}
-    row = compared("FFN", "a100", 0.8, limit=limit, steps=[{"name": "down", "note": "has no kernel"}])
+    row = compared("FFN", "a100", 0.8, limit=limit, steps=[step("down", 1000, 1000, "has no kernel")])
     assert lines_of(document([row]), "| FFN | 1,000") == [
         "| FFN | 1,000 | 50.0 % | 1,250 | 75.0 % | 0.80 | 2.00 |  | tensor 90.0 % | off the paper: above the ceiling; "
         "no mapping; no FIBER form, so as today: down |"
@@ -77,3 +83,12 @@ def test_other_rates_of_a_memory_have_a_table_but_no_column() -> None:
     text = document([compared("x", "h100", 1.5), compared("x", "h100 L2 35 B", 1.5)])
     assert "| workload | h100 | paper |" in text
     assert "**h100 L2 35 B**" in text
+
+
+def test_launches_of_a_sequence_stand_below_it_and_those_as_today_are_named() -> None:
+    steps = [step("up", 600, 400), step("add", 50, 50, "as today"), step("clear", 10, None)]
+    text = document([compared("FFN", "a100", 1.5, steps=steps), compared("x", "h100", 1.5)])
+    assert lines_of(text, "| FFN | up |") == ["| FFN | up | 600 | 50.0 % | 400 | 50.0 % | 1.50 |"]
+    assert lines_of(text, "| FFN | add |")[0].endswith("| 50 | 50.0 % | as today |")
+    assert lines_of(text, "| FFN | clear |")[0].endswith("| absent |  |  |")
+    assert "Launches of sequences on h100" not in text

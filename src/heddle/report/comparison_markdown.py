@@ -24,7 +24,9 @@ def document(rows: Sequence[Row]) -> str:
     short = [row for row in rows if " " not in row["gpu"] and not _other_batch(row["case"])]
     parts += [*_short(short, notes), *_without_gain(short)]
     for machine in machines:
-        parts += ["", f"**{machine}**", "", *_machine([row for row in rows if row["gpu"] == machine], notes)]
+        here = [row for row in rows if row["gpu"] == machine]
+        parts += ["", f"**{machine}**", "", *_machine(here, notes)]
+        parts += ["", f"Launches of sequences on {machine}:", "", *_launches(here)] if _sequences(here) else []
     parts += ["", "Notes:", "", *notes.lines()] if notes.texts else []
     return "\n".join(parts) + "\n"
 
@@ -101,6 +103,27 @@ def _machine(rows: Sequence[Row], notes: _Notes) -> list[str]:
             limit["text"], remarks,
         ])  # fmt: skip
     return table(columns, lines)
+
+
+def _sequences(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.get("steps")]
+
+
+def _launches(rows: Sequence[Row]) -> list[str]:
+    """One line a launch of each sequence: cycles of both forms, the share of today's time, its own speed-up."""
+    columns = ["workload", "launch", "baseline, cycles", "share", "FIBER, cycles", "share", "speed-up"]
+    lines = []
+    for row in _sequences(rows):
+        for step in row["steps"]:
+            forms = [_part(step, form) for form in ("baseline", "fiber")]
+            speedup = "as today" if step["note"] else _number(step["speedup"])
+            lines.append([row["case"], step["name"], *forms[0], *forms[1], speedup])
+    return table(columns, lines)
+
+
+def _part(step: Row, form: str) -> list[str]:
+    cycles, share = step[f"{form}_cycles"], step[f"{form}_share"]
+    return ["absent", ""] if cycles is None else [f"{cycles:,}", percent(share)]
 
 
 def _run(row: Row | None) -> list[str]:
