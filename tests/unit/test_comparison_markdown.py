@@ -92,3 +92,9 @@ def test_launches_of_a_sequence_stand_below_it_and_those_as_today_are_named() ->
     assert lines_of(text, "| FFN | add |")[0].endswith("| 50 | 50.0 % | as today |")
     assert lines_of(text, "| FFN | clear |")[0].endswith("| absent |  |  |")
     assert "Launches of sequences on h100" not in text
+
+
+def test_where_dram_is_busier_than_tensor_cores_it_is_the_ceiling() -> None:
+    base = {"cycles": 1000, "tensor_utilization": 0.1, "speed_of_light": [{"name": "DRAM Throughput", "value": 80.0}]}
+    [line] = lines_of(document([compared("x", "a100", 1.25, baseline=base)]), "| x | 1,000")
+    assert "| 1.25 | 1.25 by DRAM |" in line

@@ -59,6 +59,12 @@ def test_a_gain_far_from_the_papers_has_a_reason(speedup: float, base: float, wh
     assert limit(compared(tensor=0.97, use=0.96, speedup=speedup, base=base))["paper"] == why
 
 
+def test_where_dram_is_busier_than_tensor_cores_it_is_the_reason() -> None:
+    row = compared(tensor=0.1, use=0.1, speedup=1.2, base=0.1)
+    row["baseline"]["speed_of_light"] = [{"name": "DRAM Throughput", "value": 96.0}]
+    assert limit(row)["paper"] == "the baseline keeps DRAM 96.0 % busy here"
+
+
 def test_a_gain_below_the_papers_without_a_full_unit_has_the_waits_as_its_reason() -> None:
     why = limit(compared(tensor=0.8, use=0.8, speedup=1.2, base=0.5))["paper"]
     assert why == "no unit saturated (tensor 80.0 %); waits: dispatch_stall 30.0 %, pool_empty 10.0 %"

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from heddle.metrics.render import REMARKS, own_pipes, percent, remarks
+from heddle.study.limits import dram_share
 
 Row = Mapping[str, Any]
 RUNS = ("baseline", "control", "fiber")
@@ -65,7 +66,7 @@ def summary(row: Row) -> str:
 
 def _ceiling(row: Row) -> str:
     """Return the largest speed-up by tensor use, and how busy DRAM is where that is more, or nothing is multiplied."""
-    ceiling, dram = row["ceiling_speedup"], _dram(row["baseline"])
+    ceiling, dram = row["ceiling_speedup"], dram_share(row["baseline"])
     busy = f"; the baseline keeps DRAM {percent(dram)} busy" if dram is not None else ""
     if ceiling is not None:
         beside = busy if dram is not None and dram * ceiling > 1.0 else ""
@@ -73,9 +74,10 @@ def _ceiling(row: Row) -> str:
     return f"no ceiling: no matrix products{busy}"
 
 
-def _dram(run: Row) -> float | None:
-    """Return the busy share of DRAM of a run, None if its result has none."""
-    return next((line["value"] / 100 for line in run["speed_of_light"] if line["name"] == "DRAM Throughput"), None)
+def nearest_ceiling(row: Row) -> tuple[float | None, str]:
+    """Return the largest speed-up that the baseline leaves, and " by DRAM" where that is busier than tensor cores."""
+    dram, use = dram_share(row["baseline"]), row["baseline"]["tensor_utilization"]
+    return (1.0 / dram, " by DRAM") if dram and dram > use else (row["ceiling_speedup"], "")
 
 
 def figures(row: Row) -> Table:
@@ -169,7 +171,7 @@ def overview(rows: Iterable[Row]) -> Table:
             table.add_row(row["case"], row["gpu"], word, *[""] * (len(columns) - 3))
             continue
         control, fiber, base = row["control"], row["fiber"], row["baseline"]
-        mark = UNVALIDATED if base.get("unvalidated") else ""
+        mark, (ceiling, what) = UNVALIDATED if base.get("unvalidated") else "", nearest_ceiling(row)
         table.add_row(
             row.get("case", row["kernel"]) + mark,
             row["gpu"],
@@ -180,7 +182,7 @@ def overview(rows: Iterable[Row]) -> Table:
             percent(fiber["tensor_utilization"]) if fiber else "",
             _times(row["speedup"]),
             _times(row["speedup_over_control"]),
-            _times(row["ceiling_speedup"]),
+            _times(ceiling) + what,
             _times(row["paper"].get("speedup")),
         )
     return table

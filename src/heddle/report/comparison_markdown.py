@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heddle.metrics.render import REMARKS, percent
-from heddle.report.comparison import as_today
+from heddle.report.comparison import as_today, nearest_ceiling
 from heddle.report.markdown import table
 from heddle.study.compare_all import BATCHES
 
@@ -93,13 +93,13 @@ def _machine(rows: Sequence[Row], notes: _Notes) -> list[str]:
             continue
         beside = [_run(row["control"])[0]] if control else []
         over = [_number(row["speedup_over_control"])] if control else []
-        limit = row["limit"]
+        limit, (ceiling, what) = row["limit"], nearest_ceiling(row)
         far = f"off the paper: {limit['paper']}" if limit["paper"] else ""
         no_gain = limit["no_gain"].partition(" (")[0]  # without the command that found the mapping
         remarks = "; ".join(part for part in (far, no_gain, as_today(row)) if part)
         lines.append([
             row["case"] + notes.marks(row), *_run(row["baseline"]), *beside, *_run(row["fiber"]),
-            _speedup(row), *over, _number(row["ceiling_speedup"]), _number(row["paper"].get("speedup")),
+            _speedup(row), *over, _number(ceiling) + what, _number(row["paper"].get("speedup")),
             limit["text"], remarks,
         ])  # fmt: skip
     return table(columns, lines)

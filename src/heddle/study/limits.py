@@ -74,6 +74,12 @@ def units(result: Row) -> dict[str, float]:
     return {**own_pipes(result["pipes"]), **memories, **ports, "issue slots": result["issue_utilization"]}
 
 
+def dram_share(result: Row) -> float | None:
+    """Return the busy share of DRAM of a result, None if it has none."""
+    lines = result.get("speed_of_light", ())
+    return next((line["value"] / 100 for line in lines if line["name"] == "DRAM Throughput"), None)
+
+
 def _not_useful(fiber: Row) -> list[str]:
     """Say how much of the work of the simulated SM's matrix unit is useful work of an SM of the chip."""
     busy = fiber["pipes"]["tensor"]
@@ -91,6 +97,9 @@ def _against_the_paper(row: Row, found: Mapping[str, Any]) -> str:
     if not paper or abs(speedup / paper - 1) <= FAR_FROM_THE_PAPER:
         return ""
     base = percent(row["baseline"]["tensor_utilization"])
+    dram = dram_share(row["baseline"]) or 0.0
+    if dram > row["baseline"]["tensor_utilization"]:
+        return f"the baseline keeps DRAM {percent(dram)} busy here"
     if speedup > paper:
         return f"the baseline uses {base} of the tensor cores here"
     if ceiling < paper:
