@@ -29,7 +29,10 @@ CONFIGS: dict[str, Any] = {
     "b200": sm100_fiber_config.Turned100Config(tokens=64, stages=2),
 }
 GEMV = W4Config(tile_m=1, tile_n=8, stages=1, warps=8)
-BY_WGMMA = W4Config(tile_m=64, tile_n=128, stages=2, warps=8)
+BY_OWN = {
+    "wgmma": W4Config(tile_m=64, tile_n=128, stages=2, warps=8),
+    "tcgen05": W4Config(tile_m=64, tile_n=128, stages=2, warps=4),
+}
 SCHEMES = ("awq", "aqlm_1x16", "aqlm_2x8")
 CASES: list[Any] = [
     ("a100", "aqlm_1x16", "simt"),
@@ -42,6 +45,7 @@ CASES: list[Any] = [
             ("a100", "aqlm_1x16", "gemv"),
             ("b200", "aqlm_1x16", "gemv"),
             *(("h100", scheme, "wgmma") for scheme in SCHEMES),
+            *(("b200", scheme, "tcgen05") for scheme in SCHEMES),
             *((gpu, scheme, "fiber") for gpu in CONFIGS for scheme in SCHEMES),
         )
     ),
@@ -51,8 +55,8 @@ CASES: list[Any] = [
 @pytest.mark.parametrize(("gpu_name", "scheme", "mode"), CASES)
 def test_engines_agree(gpu_name: str, scheme: str, mode: str) -> None:
     config, params = CONFIGS[gpu_name] if mode == "fiber" else TODAY, {**SIZES, "scheme": scheme}
-    if mode == "wgmma":
-        config, params, mode = BY_WGMMA, {**params, "implementation": mode}, "simt"
+    if mode in BY_OWN:
+        config, params, mode = BY_OWN[mode], {**params, "implementation": mode}, "simt"
     if mode == "gemv":
         config, params, mode = GEMV, {**params, "m": 2, "n": 24, "implementation": mode}, "simt"
     gpu = dataclasses.replace(request("w4a16", gpu_name, mode=mode, texts=SIZES).machine, sms=2)

@@ -17,7 +17,7 @@ BY_ROWS = (
     tile.Dot,
 )
 """Operations on whole rows of a warp: nothing that knows matrix fragments."""
-BY_COLUMNS = (tile.LoadGlobal, tile.Elementwise, tile.Dequantize, tile.LookUp)
+BY_COLUMNS = (tile.LoadGlobal, tile.LoadShared, tile.Elementwise, tile.Dequantize, tile.LookUp)
 """Operations on the columns that a warp multiplies with, beside the product itself."""
 
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from heddle.kernels.w4a16.codebook import Codebook
 from heddle.kernels.w4a16.items import CODE_BYTES, WORD, code_bytes
-from heddle.kernels.w4a16.shape import BOOKS, COPIES, ENTRIES, W4Problem
-from heddle.lang import Builder, GlobalBox, GlobalHandle, Index, Item, RegisterHandle, SharedBox
+from heddle.kernels.w4a16.shape import W4Problem
+from heddle.lang import Builder, GlobalHandle, Index, Item, RegisterHandle
 
 GROUP = 4
 """Wefts of a role: one a subpartition."""
-BOOK_BARRIER = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,28 +187,13 @@ class AqlmMaker(Maker):
         rank_columns: int = 0,
     ) -> None:
         super().__init__(k, problem, targets, columns, block_k, form, rank_columns)
-        self.books, entries = BOOKS[problem.scheme], ENTRIES[problem.scheme]
-        self.makers = form.warps[0] * form.warps[1] * (1 if form.all_targets else len(targets))
+        makers = form.warps[0] * form.warps[1] * (1 if form.all_targets else len(targets))
+        self.book = Codebook(k, problem, makers)
         self.scales, self.scale = k.tensor("S", (1, problem.n), problem.dtype), self.values("s")
-        self.book = k.tensor("K", (entries, WORD), problem.dtype)
-        self.shared = k.shared("book", (entries, COPIES * WORD), problem.dtype) if self.books > 1 else None
-
-    @property
-    def codebook(self) -> SharedBox | GlobalBox:
-        """Where entries are looked up."""
-        return self.shared[:] if self.shared else self.book[0, 0]
 
     def begin(self, number: int = 0) -> None:
-        """Copy the codebooks that lie in shared memory: the wefts of target 0, each a part; all wait for all."""
-        if self.shared is None:
-            return
-        k = self.k
-        for copy in range(COPIES if number == 0 else 0):
-            k.cp_async(self.shared[:].part(col=copy * WORD, cols=WORD), self.book[0, 0])
-        if number == 0:
-            k.cp_async_commit()
-            k.cp_async_wait(pending=0)
-        k.sync(BOOK_BARRIER, warps=self.makers)
+        """Copy the codebooks that lie in shared memory: the wefts of target 0; all wait for all."""
+        self.book.begin(number)
 
     def make(self, item: Item, number: int = 0) -> None:
         """All blocks of a target but the last, each with the codes of the next, and the last."""
@@ -230,12 +215,12 @@ class AqlmMaker(Maker):
     def block(self, item: Item, pair: Index | int, number: int) -> None:
         """Make block `number` of a pair and load the codes of the same of the next one."""
         target = self.targets[number].tensor
-        self.k.look_up(target, self.codes[number], self.scale[0], self.codebook, books=self.books)
+        self.k.look_up(target, self.codes[number], self.scale[0], self.book.place, books=self.book.books)
         self.load_codes(item, (pair + 1) * (2 * self.block_words) + number * self.block_words, number)
 
     def _make_block(self, item: Item, following: Index | None, number: int) -> None:
         target = self.targets[number].tensor
-        self.k.look_up(target, self.codes[number], self.scale[number], self.codebook, books=self.books)
+        self.k.look_up(target, self.codes[number], self.scale[number], self.book.place, books=self.book.books)
         if following is not None:
             self.load_codes(item, following, number)
         self.k.set_busy_bit(target, "full")

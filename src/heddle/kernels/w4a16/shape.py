@@ -13,12 +13,9 @@ from heddle.kernels._kernel import TileParameter
 from heddle.kernels.gemm.shape import GemmConfig, GemmProblem
 
 AUTO = "auto"
-IMPLEMENTATIONS = (AUTO, "mma.sync", "wgmma", "gemv")
-"""Of today's kernel: the code of A100, which all GPUs run; weights as first operand in registers on H100; AQLM for few
-rows of A without matrix instructions. auto: gemv for one row, else mma.sync."""
-GEMV_ROWS = 1
-"""Rows of A up to which `auto` is gemv. It looks all weights up again for each row: from two on mma.sync is faster.
-vLLM goes on to 6 (quantization/aqlm.py), as beyond it has no fused kernel but dequantises all weights."""
+IMPLEMENTATIONS = (AUTO, "mma.sync", "wgmma", "tcgen05", "gemv")
+"""Of today's kernel: the code of A100, which all GPUs run; weights as first operand in registers on H100, in
+tensor memory on B200; AQLM for few rows of A without matrix instructions. auto: see `choice`."""
 SCHEMES = ("awq", "aqlm_1x16", "aqlm_2x8")
 ENTRIES = {"aqlm_1x16": 65536, "aqlm_2x8": 512}
 """Of all codebooks of AQLM together, of eight weights each."""
@@ -56,13 +53,6 @@ class W4Problem:
     def looks_up(self) -> bool:
         """Whether weights are entries of codebooks."""
         return self.scheme != "awq"
-
-    @property
-    def chosen(self) -> str:
-        """The implementation, where it is left open by scheme and rows of A."""
-        if self.implementation != AUTO:
-            return self.implementation
-        return "gemv" if self.looks_up and self.m <= GEMV_ROWS else "mma.sync"
 
     @property
     def block(self) -> int:

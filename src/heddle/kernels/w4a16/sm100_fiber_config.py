@@ -16,7 +16,7 @@ from heddle.kernels.w4a16.sm100_fiber import PAIR, w4_sm100_fiber
 from heddle.kernels.w4a16.turned import TurnedTiles
 from heddle.machine.spec import Machine
 
-TOKENS = (256, 128, 64)
+TOKENS = (256, 192, 128, 64)
 MAX_STAGES = 8
 
 

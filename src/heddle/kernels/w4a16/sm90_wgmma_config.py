@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from heddle.errors import UserError
+from heddle.ir.tile import TileProgram
 from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.gemm.check import BARRIER_BYTES
 from heddle.kernels.w4a16.check import codebook_bytes
 from heddle.kernels.w4a16.shape import ELEMENT_BYTES, TILE_K, W4Config, W4Problem
-from heddle.kernels.w4a16.sm90_wgmma import CHUNK, GROUP_ROWS, PAIR, STORE_STAGES
+from heddle.kernels.w4a16.sm90_wgmma import CHUNK, GROUP_ROWS, PAIR, STORE_STAGES, w4_sm90_wgmma
 from heddle.kernels.w4a16.turned import TurnedTiles
 from heddle.machine.spec import Machine
 
@@ -37,6 +41,13 @@ def candidates(problem: W4Problem, machine: Machine) -> list[W4Config]:
             warps = weights // GROUP_ROWS * GROUP_WARPS
             found.append(W4Config(tile_m=tokens, tile_n=weights, stages=stages, warps=warps))
     return found
+
+
+def build(problem: W4Problem, config: W4Config, machine: Machine, params: Mapping[str, Any]) -> TileProgram:
+    """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
+    check_config(problem, config, machine)
+    tiles = tiles_of(problem, config)
+    return w4_sm90_wgmma.build("sm_90", problem, tiles, machine.sms // tiles.cluster, params=params)
 
 
 def check_config(problem: W4Problem, config: W4Config, machine: Machine) -> None:
