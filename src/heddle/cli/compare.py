@@ -101,11 +101,11 @@ def _all(gpu: str | None, jobs: int | None, json_file: str | None, markdown: str
     from heddle.report.markdown import into_page
     from heddle.study.compare_all import compare_all
 
-    page = page_of(markdown, [ALL])
+    page_of(markdown, [ALL])  # refused at once; read again at the end, as it may change meanwhile
     with progress("comparing") as report:
         rows: list[dict[str, Any]] = compare_all(gpu, jobs=jobs, progress=report)
     if markdown is not None:
-        write_text(into_page(page, ALL, document(rows)), markdown)
+        write_text(into_page(page_of(markdown, [ALL]), ALL, document(rows)), markdown)
     tables = Group() if markdown in STANDARD_OUTPUT else Group(overview(rows), reasons(rows), *remarks_of(rows))
     emit({"comparisons": rows}, json_file, lambda out: out.print(tables))
     if failed := sum("failed" in row for row in rows):

@@ -60,13 +60,13 @@ def command(
     if out is not None:
         check_drawable()
         folder = _folder(out)
-    page = page_of(markdown, [_mark(exhibit.name) for exhibit in chosen])
+    page_of(markdown, [_mark(exhibit.name) for exhibit in chosen])  # refused at once
     check_store()
     with progress("reproducing") as done:
         answers = reproduce([exhibit.name for exhibit in chosen], jobs=jobs, progress=done)
     pictures = draw_all(answers, folder) if folder is not None else []
     if markdown is not None:
-        _write_page(page, answers, markdown)
+        _write_page(answers, markdown)
     shown = Group() if markdown in STANDARD_OUTPUT else report(answers)
     emit({"exhibits": answers}, json_file, lambda console: console.print(shown))
     for picture in pictures:
@@ -81,14 +81,18 @@ def _mark(name: str) -> str:
     return f"heddle reproduce --only {name}"
 
 
-def _write_page(page: str, answers: list[dict[str, Any]], file: str) -> None:
-    """Put exhibits into a page or, one below the other, into a new one; those that failed are left as they were."""
+def _write_page(answers: list[dict[str, Any]], file: str) -> None:
+    """Put exhibits into a page or, one below the other, into a new one; those that failed are left as they were.
+
+    The page is read now, as it may have changed while they were made.
+    """
     from heddle.report.exhibits.views import VIEWS
     from heddle.report.markdown import into_page, markdown
 
     texts = {
         answer["name"]: markdown(VIEWS[answer["name"]].show(answer)) for answer in answers if "failed" not in answer
     }
+    page = page_of(file, map(_mark, texts))
     if page.strip():
         for name, text in texts.items():
             page = into_page(page, _mark(name), text)
