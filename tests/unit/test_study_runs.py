@@ -14,6 +14,7 @@ from heddle.study.features import STEPS
 from heddle.study.runs import Request, request, run
 
 SIZES = {"m": "2048", "n": "2048", "k": "2048"}
+FEW_TILES = {"m": "128", "n": "64", "k": "256"}
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_another_machine_is_simulated(simulated: list[float]) -> None:
 
 def at_step(name: str, kernel: str, gpu: str) -> Request:
     [step] = [step for step in STEPS if step.name == name]
-    return request(kernel, step.machine(machine(gpu)), mode="fiber", clock_mhz=1500, texts=SIZES)
+    return request(kernel, step.machine(machine(gpu)), mode="fiber", clock_mhz=1500, texts=FEW_TILES)
 
 
 def test_a_step_whose_program_is_that_of_all_of_fiber_is_not_simulated_again(simulated: list[float]) -> None:
