@@ -1,6 +1,7 @@
 """Fixtures for all tests: a result cache of their own, and the folder of shared facts where it exists."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -23,6 +24,13 @@ settings.register_profile("steady", derandomize=True)
 
 os.environ["NO_COLOR"] = "1"
 os.environ["COLUMNS"] = "160"
+
+
+def pytest_collection_finish() -> None:
+    """Look for cycles of garbage seldom, as the command line does, and not among what collection has made."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.fixture

@@ -63,6 +63,8 @@ def _colour(
     registers: dict[int, int] = {}
     rotation = dict.fromkeys(limits, 0)
     neighbours = {value.id: conflicts[value.id].bit_count() for value in live.values}
+    position = {value.id: 1 << index for index, value in enumerate(live.values)}
+    placed = 0  # the values that have registers, as a bit set
     longest = max(neighbours.values(), default=0)
 
     def order(value: Value) -> tuple[int, int, int]:
@@ -70,12 +72,13 @@ def _colour(
         return (-large, -neighbours[value.id], value.id)
 
     for value in sorted((value for value in live.values if value.file not in SHARED_FILES), key=order):
-        taken = _taken(live, conflicts[value.id], registers)
+        taken = _taken(live, conflicts[value.id] & placed, registers)
         start = rotation[value.file] if rotate and 2 * neighbours[value.id] < longest else 0
         base = _choose(value, limits[value.file], taken, registers, partners, machine, start)
         if base is None:
             return registers, value
         registers[value.id] = base
+        placed |= position[value.id]
         if start or 2 * neighbours[value.id] < longest:
             rotation[value.file] = base + value.count
     return registers, None
@@ -121,15 +124,14 @@ def _interference(code: tuple[Draft, ...], live: Liveness) -> dict[int, int]:
     return conflicts
 
 
-def _taken(live: Liveness, conflicts: int, registers: Mapping[int, int]) -> int:
-    """Registers (as a bit set) of the already placed values that are in `conflicts`."""
+def _taken(live: Liveness, placed: int, registers: Mapping[int, int]) -> int:
+    """Registers (as a bit set) of a set of values that have their place."""
     taken = 0
-    while conflicts:
-        low = conflicts & -conflicts
+    while placed:
+        low = placed & -placed
         other = live.values[low.bit_length() - 1]
-        if other.id in registers:
-            taken |= ((1 << other.count) - 1) << registers[other.id]
-        conflicts ^= low
+        taken |= ((1 << other.count) - 1) << registers[other.id]
+        placed ^= low
     return taken
 
 
@@ -157,12 +159,12 @@ def _choose(
     group = (1 << value.count) - 1
     best: tuple[int, int] | None = None
     placed = [(own, registers[o] + offset) for own, o, offset in partners.get(value.id, ()) if o in registers]
-    candidates = range(0, limit - value.count + 1, value.align)
-    for base in candidates:
+    banks = machine.register_banks
+    costs = [sum((base + own - other) % banks == 0 for own, other in placed) for base in range(banks)]
+    for base in range(0, limit - value.count + 1, value.align):
         if taken >> base & group:
             continue
-        cost = sum((base + own - other) % machine.register_banks == 0 for own, other in placed)
-        rank = (cost, (base - start) % limit)
+        rank = (costs[base % banks], (base - start) % limit)
         if best is None or rank < best:
             best = rank
     return None if best is None else (best[1] + start) % limit
