@@ -48,6 +48,7 @@ def random_machine(rng: random.Random, cluster_size: int) -> Machine:
         mbarrier_wait_cycles=pick([0, 3, 18]),
         cluster_barrier_cycles=pick([4, 30]),
         cluster_remote_cycles=pick([3, 25]),
+        cluster_bytes_per_cycle=47.0,
         wgmma_arrive_cycles=pick([1, 6]),
         set_registers_cycles=pick([1, 12]),
         l2_bytes=pick([1 << 13, 1 << 15, 1 << 20]),

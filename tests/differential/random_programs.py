@@ -12,7 +12,7 @@ import random
 import numpy as np
 from random_machines import random_machine
 from random_roles import RoleBuilder
-from random_steps import LOCAL_STEPS, SHARED_STEPS, Context
+from random_steps import LOCAL_STEPS, SHARED_STEPS, Context, pair_exchange
 
 from heddle.ir.warp import (
     Barrier,
@@ -30,12 +30,15 @@ from heddle.machine import Machine
 ATTRIBUTES = ("base", "other_base", "k_tiles", "flag", "semaphore", "previous", "has_previous")
 
 
-def random_case(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:
-    """Return a program, a machine that it fits, and options of `simulate`, all from one seed."""
+def random_case(seed: int, exchanges: int = 0) -> tuple[WarpProgram, Machine, dict[str, str]]:
+    """Return a program, a machine that it fits, and options of `simulate`, all from one seed.
+
+    `exchanges`: so many times in an item, the CTAs of pairs copy into each other's shared memory.
+    """
     rng = random.Random(seed)
-    cluster_size = rng.choice([1, 1, 1, 2, 2, 4])
+    cluster_size = rng.choice([2, 4] if exchanges else [1, 1, 1, 2, 2, 4])
     machine = random_machine(rng, cluster_size)
-    program = random_program(rng, cluster_size, name=f"random_{seed}")
+    program = random_program(rng, cluster_size, name=f"random_{seed}", exchanges=exchanges)
     options = {
         "scheduler": rng.choice(["gty", "gty", "gto", "lrr"]),
         "l2_state": rng.choice(["cold", "flushed"]),
@@ -44,13 +47,15 @@ def random_case(seed: int) -> tuple[WarpProgram, Machine, dict[str, str]]:
     return program, machine, options
 
 
-def random_program(rng: random.Random, cluster_size: int, name: str) -> WarpProgram:
+def random_program(rng: random.Random, cluster_size: int, name: str, exchanges: int = 0) -> WarpProgram:
     """Return a random program for clusters of `cluster_size` CTAs."""
     context = Context(rng, cluster_size, _roles(rng, cluster_size))
     _prologue(context)
     for builder in context.builders:
         builder.mark("item")
     _body(context)
+    for _ in range(exchanges):
+        pair_exchange(context)
     for builder in context.builders:
         builder.branch("NEXT", "item")
         builder.add("EXIT")

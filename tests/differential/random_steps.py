@@ -344,6 +344,28 @@ def pair_load_ring(context: Context) -> None:
     consumer.add("UTCBAR", barrier=empty, by="role", advance=(ring,))
 
 
+def pair_exchange(context: Context) -> None:
+    """Each CTA of a pair copies into the shared memory of the other one, whose warps hand the place back."""
+    rng = context.rng
+    plain = [b for b in context.builders if not b.leader_only]
+    if context.cluster_size % 2 or not plain or not context.named_barriers_left(2):
+        return
+    sender, reader = rng.choice(plain), rng.choice(plain)
+    ring, amount = context.ring(), rng.choice([256, 3000, 16384])
+    full_name, empty_name = context.barrier(ring, 1), context.barrier(ring, reader.warps)
+    sender.add("SYNCS.TRYWAIT", barrier=BarrierRef(name=empty_name, ring=ring, flip=True))
+    context.gather(sender)
+    full = BarrierRef(name=full_name, ring=ring, cta="peer")
+    copies = rng.randrange(1, 3)
+    sender.add("SYNCS.EXPECT", barrier=full, bytes=copies * amount, by="role")
+    for copy in range(copies):
+        advance = (ring,) if copy == copies - 1 and sender is not reader else ()
+        sender.add("UBLKCP.S.S", barrier=full, bytes=amount, by="role", advance=advance)
+    reader.add("SYNCS.TRYWAIT", barrier=BarrierRef(name=full_name, ring=ring))
+    shared_access(context, reader)
+    reader.add("SYNCS.ARRIVE", barrier=BarrierRef(name=empty_name, ring=ring, cta="peer"), advance=(ring,))
+
+
 LOCAL_STEPS: list[Callable[[Context, RoleBuilder], None]] = [
     arithmetic,
     arithmetic,

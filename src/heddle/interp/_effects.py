@@ -121,7 +121,8 @@ class Effects:
     def _reduce(self, doing: Doing) -> None:
         values = self._source(doing)
         values = values.T if doing.effect.params.get("transposed", 0) else values
-        self._write(doing, doing.effect.writes[0], doing.warp.cta, values, mode="reduce")
+        for access, part in zip(doing.effect.writes, np.split(values, len(doing.effect.writes)), strict=True):
+            self._write(doing, access, doing.warp.cta, part, mode="reduce")
 
     def _fill(self, doing: Doing) -> None:
         access = doing.effect.writes[0]
@@ -202,6 +203,7 @@ class Effects:
         counter = doing.counters[int(params[f"{name}_level"])]
         base = self.boxes.attribute(attribute, doing.item)
         of_warp = doing.warp.rank * int(params.get(f"{name}_rank_step", 0))
+        of_warp += doing.warp.cta.rank * int(params.get(f"{name}_cta_step", 0))
         return base + of_warp + counter * int(params[f"{name}_step"]) + int(params[f"{name}_constant"])
 
     def _mma(self, doing: Doing) -> None:
@@ -217,6 +219,8 @@ class Effects:
         for cta in ctas:
             a = self._read(doing, a_access, cta)
             product = matrix_product(a.T if a_transposed else a, b.T if transposed else b)
+            if params.get("folded", 0):
+                product = np.concatenate(np.split(product, 2, axis=1))
             self._accumulate(doing, cta, product)
 
     def _accumulate(self, doing: Doing, cta: Cta, product: Values) -> None:

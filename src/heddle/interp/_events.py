@@ -18,7 +18,7 @@ _SILENT = frozenset(
 )
 # Units whose effects happen after the issue, when the log says so.
 ASYNCHRONOUS_UNITS = frozenset(
-    {Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.WGMMA, Unit.TCGEN05_MMA, Unit.WEFT_MMA}
+    {Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.BULK_PEER, Unit.WGMMA, Unit.TCGEN05_MMA, Unit.WEFT_MMA}
 )
 _ASYNCHRONOUS = (EventKind.COPY, EventKind.STORE, EventKind.TENSOR)
 WARPS_PER_GROUP = 4

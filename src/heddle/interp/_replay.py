@@ -47,6 +47,7 @@ class Replay:
             Unit.WGMMA_COMMIT: lambda warp, _i, _d: warp.matrix.close(),
             Unit.WGMMA_WAIT: lambda warp, i, _d: self._wait(warp, i, Source.MATRIX),
             Unit.BULK_LOAD: self._bulk_load,
+            Unit.BULK_PEER: self._bulk_load,
             Unit.BULK_STORE: self._bulk_store,
             Unit.BULK_COMMIT: lambda warp, _i, _d: warp.bulk.close(),
             Unit.BULK_WAIT: lambda warp, i, _d: self._wait(warp, i, Source.BULK_GROUPS),
@@ -242,7 +243,7 @@ class Replay:
         doing = waiting[0]
         doing.end = end
         receiver: Cta = doing.warp.cta
-        if self.house.opcodes[pc].unit is Unit.BULK_LOAD:
+        if self.house.opcodes[pc].unit in (Unit.BULK_LOAD, Unit.BULK_PEER):
             receiver = doing.warp.cta.cluster.ctas[rank]
             self.phases.mark_copy(doing, instruction, receiver)
         if instruction.effect is not None:

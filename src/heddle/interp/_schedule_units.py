@@ -38,6 +38,7 @@ class Units:
             Unit.WGMMA: self._wgmma,
             Unit.WGMMA_COMMIT: lambda w, _i: w.matrix.close(),
             Unit.BULK_LOAD: self._bulk_load,
+            Unit.BULK_PEER: self._bulk_load,
             Unit.BULK_STORE: self._bulk_store,
             Unit.BULK_COMMIT: lambda w, _i: w.bulk.close(),
             Unit.MBARRIER_EXPECT: self._expect,
@@ -93,6 +94,8 @@ class Units:
         element = self._element(warp, ref)
         finish = self._start(warp, instruction, None)
         receivers = warp.cta.cluster.ctas if instruction.ctas > 1 else [warp.cta]
+        if ref.cta == "peer":
+            receivers = _owners(ref, warp.cta)
         left = [len(receivers)]
         for cta in receivers:
             owner = cta.cluster.ctas[0] if ref.cta == "leader" else cta
@@ -275,6 +278,8 @@ def _barrier(instruction: Instruction) -> BarrierRef:
 def _owners(ref: BarrierRef, cta: RunningCta) -> list[RunningCta]:
     if ref.cta == "own":
         return [cta]
+    if ref.cta == "peer":
+        return [cta.cluster.ctas[cta.rank ^ 1]]
     return cta.cluster.ctas[:1] if ref.cta == "leader" else cta.cluster.ctas
 
 

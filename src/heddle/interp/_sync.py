@@ -136,4 +136,6 @@ def _barrier_of(instruction: Instruction) -> BarrierRef:
 def _owners(ref: BarrierRef, cta: Cta) -> list[Cta]:
     if ref.cta == "own":
         return [cta]
+    if ref.cta == "peer":
+        return [cta.cluster.ctas[cta.rank ^ 1]]
     return cta.cluster.ctas[:1] if ref.cta == "leader" else cta.cluster.ctas

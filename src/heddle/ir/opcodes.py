@@ -52,6 +52,7 @@ class Unit(IntEnum):
     SPLIT = 36  # BRA.P: the first `count` fibers of the role go on, the others branch; a warp may have both
     REJOIN = 37  # BSYNC: the end of a path; a warp goes on at `target` when all its fibers are there
     YIELD = 38  # the other path of the warp goes on, if there is one
+    BULK_PEER = 39  # UBLKCP.S.S: bulk copy into the shared memory of the other CTA of a pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ _TABLE: dict[Unit, dict[str, str]] = {
     Unit.BUSY_BIT: {"DEPBAR.BIT": "set or clear a full or empty bit"},
     Unit.SPLIT: {"BRA.P": "branch of some fibers"},
     Unit.REJOIN: {"BSYNC": "fibers meet again"},
+    Unit.BULK_PEER: {"UBLKCP.S.S": "bulk copy from shared memory to that of the other CTA of a pair"},
     Unit.YIELD: {"YIELD": "let the fibers of the other path go on"},
     Unit.WEFT_MMA: {
         "WMMA": "matrix product of a weft, accumulators in registers",

@@ -28,9 +28,11 @@ from heddle.ir.tile_math import (
     MmaCommit,
     MmaWait,
     RowReduce,
+    is_folded,
 )
 from heddle.ir.tile_moves import (
     CopyThrough,
+    CopyToPeer,
     CpAsync,
     CpAsyncCommit,
     CpAsyncWait,
@@ -40,6 +42,7 @@ from heddle.ir.tile_moves import (
     StoreGlobal,
     StoreShared,
     StoreTensorMemory,
+    TmaAddFolded,
     TmaLoad,
     TmaStore,
     TmaStoreWait,
@@ -86,6 +89,7 @@ __all__ = [
     "BarrierUse",
     "ClusterSync",
     "CopyThrough",
+    "CopyToPeer",
     "CpAsync",
     "CpAsyncCommit",
     "CpAsyncWait",
@@ -132,6 +136,7 @@ __all__ = [
     "TakeToken",
     "TensorMemoryTile",
     "TileProgram",
+    "TmaAddFolded",
     "TmaLoad",
     "TmaStore",
     "TmaStoreWait",
@@ -139,6 +144,7 @@ __all__ = [
     "TransposeShared",
     "Wait",
     "When",
+    "is_folded",
 ]
 
 

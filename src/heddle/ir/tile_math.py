@@ -185,6 +185,15 @@ class MmaApart(Op):
     b_transposed: bool = False
 
 
+FOLDED_ROWS = 64
+"""Rows a CTA of a pair with m = 128, whose accumulators lie in all 128 lanes (PTX ISA, tcgen05 data path layouts)."""
+
+
+def is_folded(rows: int, ctas: int) -> bool:
+    """Tell whether the accumulator of a CTA with `rows` rows of a product is folded."""
+    return ctas > 1 and rows == FOLDED_ROWS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mma(Op):
     """acc += a @ b.T with a [m, k] and b [n, k]; with `b_transposed`, b is [k, n] and acc += a @ b.
@@ -197,9 +206,10 @@ class Mma(Op):
 
     sm_80: a, b shared, fragments loaded by ldmatrix, mma.sync. sm_90: one wgmma chain a warp group, a shared or a
     register tile. sm_100: tcgen05.mma issued by one warp, acc in tensor memory, a shared or in tensor memory; `ctas` =
-    2 for a CTA pair. A transposed b is read by ldmatrix.trans, or through a descriptor (16-bit types only). Mode fiber
-    on sm_80: a in registers, b a pool tensor that all subpartitions read. sm_80: a and b both register tiles, b spread
-    as second operand and transposed.
+    2 for a CTA pair, whose accumulator of 64 rows a CTA is folded: [128, n / 2], the right half of its columns below
+    the left one (PTX ISA, layout of cta_group::2 with M = 128). A transposed b is read by ldmatrix.trans, or through a
+    descriptor (16-bit types only). Mode fiber on sm_80: a in registers, b a pool tensor that all subpartitions read.
+    sm_80: a and b both register tiles, b spread as second operand and transposed.
     `start` (there): the part of b, of those in different subpartitions, whose columns come first.
     `accumulate` False: the first k-step overwrites acc; "first_iteration": overwrites when the counter of `loop` is 0.
     """
@@ -219,6 +229,11 @@ class Mma(Op):
     def columns(self) -> int:
         """Columns of the product that this CTA's b gives."""
         return self.b.cols if self.b_transposed else self.b.rows
+
+    def accumulator(self, rows: int) -> tuple[int, int]:
+        """Return rows and columns of the accumulator of a CTA that has `rows` rows of the product."""
+        cols = self.columns * self.ctas
+        return (2 * rows, cols // 2) if is_folded(rows, self.ctas) else (rows, cols)
 
     @property
     def depth(self) -> int:

@@ -31,6 +31,28 @@ class TmaStore(Op):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TmaAddFolded(Op):
+    """Bulk reduce-add of some columns of a folded accumulator to global memory, one commit group.
+
+    `dst` [m, n] is what the CTA accumulates; `src` [2m, w] has w columns of its left half above w of its right half,
+    the `part`-th ones of n / 2w. The global memory is kept in the same order, so that the copy is one piece of it.
+    """
+
+    dst: GlobalRef
+    src: SharedRef
+    part: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyToPeer(Op):
+    """Bulk copy from shared memory to that of the other CTA of a pair, signalling `barrier` there."""
+
+    dst: SharedRef
+    src: SharedRef
+    barrier: BarrierUse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TmaStoreWait(Op):
     """Wait until at most `pending` bulk store groups still read shared memory."""
 

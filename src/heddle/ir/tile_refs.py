@@ -115,17 +115,24 @@ class GlobalRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A row or column number that is known when the kernel runs: item[attribute] + counter(loop) * step + constant."""
+    """A row or column number that is known when the kernel runs: item[attribute] + counter(loop) * step + constant.
+
+    `cta_step` is added for each rank of the CTA in its cluster.
+    """
 
     constant: int = 0
     attribute: str | None = None
     loop: str | None = None
     step: int = 0
+    cta_step: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRef:
-    """A box of a shared tile at the stage that `ring` points to (+ `ahead` stages), or at stage 0 without a ring."""
+    """A box of a shared tile at the stage that `ring` points to (+ `ahead` stages), or at stage 0 without a ring.
+
+    `cta_row` rows are added for each rank of the CTA in its cluster.
+    """
 
     tile: str
     rows: int
@@ -134,6 +141,7 @@ class SharedRef:
     ahead: int = 0
     row: int = 0
     col: int = 0
+    cta_row: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +176,10 @@ class TmemRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarrierUse:
-    """Element of an mbarrier ring: stage of `ring` + `ahead`. `flip`: a producer's wait. `cta`: own, leader or all."""
+    """Element of an mbarrier ring: stage of `ring` + `ahead`. `flip`: a producer's wait. `cta`: whose barrier."""
 
     name: str
     ring: str | None = None
     ahead: int = 0
     flip: bool = False
-    cta: Literal["own", "leader", "all"] = "own"
+    cta: Literal["own", "leader", "all", "peer"] = "own"

@@ -15,6 +15,8 @@ SINCE: dict[type[tile.Op], str] = {
     tile.TmaLoad: "sm_90",
     tile.TmaStore: "sm_90",
     tile.TmaStoreWait: "sm_90",
+    tile.CopyToPeer: "sm_90",
+    tile.TmaAddFolded: "sm_100",
     tile.ClusterSync: "sm_90",
     tile.LoadTensorMemory: "sm_100",
     tile.StoreTensorMemory: "sm_100",
@@ -80,6 +82,8 @@ def _transposable(program: tile.TileProgram, op: tile.Mma) -> None:
 def _cluster_sizes(op: tile.Op) -> tuple[int, ...]:
     if isinstance(op, tile.TmaLoad):
         return (op.multicast,)
+    if isinstance(op, tile.CopyToPeer):
+        return (2,)
     return (op.ctas,) if isinstance(op, tile.Mma) else ()
 
 

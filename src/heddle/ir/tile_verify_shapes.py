@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from heddle.errors import SourceLocation, UserError
@@ -34,6 +35,9 @@ def verify_shapes(program: tile.TileProgram) -> None:
     for op, _ in walk(program):
         for ref in (*references(op, tile.SharedRef), *references(op, tile.TmemRef)):
             _inside(ref, tiles.shape(ref.tile), op.where)
+            if isinstance(ref, tile.SharedRef) and ref.cta_row:
+                below = ref.cta_row * (program.cluster_size - 1)
+                _inside(replace(ref, row=ref.row + below), tiles.shape(ref.tile), op.where)
         for held in (*references(op, tile.PoolRef), *references(op, tile.OwnRef)):
             _equal("the second operand's tile", (held.rows, held.cols), tiles.shape(held.tile), op.where)
         for kinds, check in _CHECKS:
@@ -246,6 +250,36 @@ def _copy(op: tile.TmaLoad | tile.TmaStore | tile.CpAsync, tiles: _Tiles) -> Non
         )
 
 
+def _copy_to_peer(op: tile.CopyToPeer, tiles: _Tiles) -> None:
+    """What is copied is one piece of memory here and there: whole rows of tiles that are stored alike."""
+    _equal("the destination", (op.dst.rows, op.dst.cols), (op.src.rows, op.src.cols), op.where)
+    dst, src = tiles.by_name[op.dst.tile], tiles.by_name[op.src.tile]
+    if (dst.dtype, dst.swizzle_bytes, dst.cols) != (src.dtype, src.swizzle_bytes, src.cols) or op.src.cols != src.cols:
+        raise UserError(
+            f"a copy to the peer moves whole rows between tiles that lie alike; {op.src.cols} of {src.cols} columns of "
+            f"{src.name!r} ({src.dtype}) go to {dst.name!r} of {dst.cols} ({dst.dtype})",
+            where=op.where,
+        )
+    if src.swizzle_bytes and src.cols * dtype_bytes(src.dtype) > src.swizzle_bytes:
+        raise UserError(
+            f"{src.name!r} lies in strips of {src.swizzle_bytes} bytes, which are no one piece of memory",
+            where=op.where,
+            hint=f"declare a tile of at most {src.swizzle_bytes} bytes a row",
+        )
+
+
+def _add_folded(op: tile.TmaAddFolded, tiles: _Tiles) -> None:
+    rows, cols = op.src.rows, op.src.cols
+    if rows != 2 * op.dst.rows or op.dst.cols % (2 * cols) or not 0 <= op.part < op.dst.cols // (2 * cols):
+        raise UserError(
+            f"part {op.part} of {rows} x {cols} of a folded accumulator does not lie in one of "
+            f"{op.dst.rows} x {op.dst.cols}",
+            where=op.where,
+        )
+    if tiles.dtype(op.src.tile) != "fp32":
+        raise UserError(f"accumulators are fp32, {op.src.tile!r} is {tiles.dtype(op.src.tile)}", where=op.where)
+
+
 def _store(op: tile.StoreGlobal | tile.StoreShared | tile.StoreTensorMemory, tiles: _Tiles) -> None:
     rows, cols = tiles.shape(op.src)
     stored_rows, stored_cols = op.dst.rows, op.dst.cols
@@ -293,8 +327,9 @@ def _mma(op: tile.Mma, tiles: _Tiles) -> None:
     a = tiles.shape(op.a) if isinstance(op.a, str) else (op.a.rows, op.a.cols)
     a = a[::-1] if op.a_transposed else a
     acc = tiles.shape(op.acc) if isinstance(op.acc, str) else (op.acc.rows, op.acc.cols)
-    _equal("the second operand", (op.columns * op.ctas, op.depth), (acc[1], a[1]), op.where)
-    _equal("the accumulator", acc, (a[0], op.columns * op.ctas), op.where)
+    cols = 2 * acc[1] if tile.is_folded(a[0], op.ctas) else acc[1]
+    _equal("the second operand", (op.columns * op.ctas, op.depth), (cols, a[1]), op.where)
+    _equal("the accumulator", acc, op.accumulator(a[0]), op.where)
     if op.plus is not None:
         _equal("the accumulator that is added to", tiles.shape(op.plus), acc, op.where)
         if tiles.dtype(op.plus) != "fp32":
@@ -369,6 +404,8 @@ def _check_rotation(op: tile.Elementwise, tiles: _Tiles) -> None:
 
 _CHECKS: tuple[tuple[tuple[type[tile.Op], ...], Callable[[Any, _Tiles], None]], ...] = (
     ((tile.TmaLoad, tile.TmaStore, tile.CpAsync), _copy),
+    ((tile.CopyToPeer,), _copy_to_peer),
+    ((tile.TmaAddFolded,), _add_folded),
     ((tile.LoadGlobal, tile.LoadShared, tile.LoadTensorMemory), _load),
     ((tile.StoreGlobal, tile.StoreShared, tile.StoreTensorMemory), _store),
     ((tile.TransposeShared,), _transpose),

@@ -133,7 +133,7 @@ def verify_bytes(program: tile.TileProgram) -> None:
                 if isinstance(op, tile.Expect):
                     expected[op.barrier.name] += op.bytes
                     where[op.barrier.name] = op.where
-                elif isinstance(op, tile.TmaLoad):
+                elif isinstance(op, tile.TmaLoad | tile.CopyToPeer):
                     copied[op.barrier.name] += op.dst.rows * op.dst.cols * sizes[op.dst.tile]
             for name, count in expected.items():
                 if copied[name] and copied[name] != count:

@@ -78,6 +78,8 @@ def _barrier_reference(reference: BarrierRef, program: WarpProgram) -> Iterator[
     yield from (problem.message for problem in unknown("barrier", reference.name, counts))
     if reference.ring is not None:
         yield from (problem.message for problem in unknown("ring", reference.ring, depths))
+    if reference.cta == "peer" and program.cluster_size % 2:
+        yield f"the barrier of the peer in clusters of {program.cluster_size}; needs pairs of CTAs"
     count = counts.get(reference.name)
     used = reference.offset + 1 if reference.ring is None else depths.get(reference.ring, 1)
     if count is not None and not (reference.offset >= 0 and used <= count):
@@ -119,6 +121,14 @@ def _needs_barrier(instruction: Instruction, pc: int, program: WarpProgram) -> I
         yield f"{instruction.op} needs a barrier"
     elif unit_of(instruction) is Unit.MBARRIER_WAIT and instruction.barrier.cta != "own":
         yield f"a wait on the barrier of CTA {instruction.barrier.cta!r}; a warp can wait on its own CTA's only"
+
+
+def _needs_landing(instruction: Instruction, pc: int, program: WarpProgram) -> Iterator[str]:
+    """A copy signals the barrier of the CTA in which it lands, or of the leader."""
+    peer = unit_of(instruction) is Unit.BULK_PEER
+    if instruction.barrier is not None and (instruction.barrier.cta == "peer") != peer:
+        wanted = "cta=peer" if peer else "own, leader or all"
+        yield f"{instruction.op} signals the barrier of CTA {instruction.barrier.cta!r}; needs {wanted}"
 
 
 def _needs_matrix(forms: tuple[str, ...]) -> Check:
@@ -190,7 +200,8 @@ _CHECKS: dict[Unit, tuple[Check, ...]] = {
     Unit.GROUP_WAIT: (_needs_pending,),
     Unit.WGMMA: (_needs_matrix(("ss", "rs")),),
     Unit.WGMMA_WAIT: (_needs_pending,),
-    Unit.BULK_LOAD: (_needs_bytes, _needs_stream, _needs_barrier, _needs_ctas),
+    Unit.BULK_LOAD: (_needs_bytes, _needs_stream, _needs_barrier, _needs_ctas, _needs_landing),
+    Unit.BULK_PEER: (_needs_bytes, _needs_barrier, _needs_landing),
     Unit.BULK_STORE: (_needs_bytes, _needs_stream),
     Unit.BULK_WAIT: (_needs_pending,),
     Unit.MBARRIER_EXPECT: (_needs_barrier,),

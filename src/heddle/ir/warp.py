@@ -54,14 +54,15 @@ class BarrierRef:
     """One of the mbarriers `name`: element (stage(ring) + offset) modulo the ring's depth; without a ring `offset`.
 
     `flip` inverts the parity that a wait asks for (a producer's first pass over empty slots). `cta` says whose
-    barrier: own, the cluster leader's (rank 0), or that of every CTA in the cluster (an arrive then signals all).
+    barrier: own, the cluster leader's (rank 0), that of every CTA in the cluster (an arrive then signals all), or the
+    peer's, the other CTA of the pair of ranks 2i and 2i + 1.
     """
 
     name: str
     ring: str | None = None
     offset: int = 0
     flip: bool = False
-    cta: Literal["own", "leader", "all"] = "own"
+    cta: Literal["own", "leader", "all", "peer"] = "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ class Instruction:
     form: str = ""  # operand supply of a matrix instruction: rr, ss, rs, ts
     dtype: str = ""  # type of matrix operands: fp16, bf16, fp8_e4m3, tf32
     ctas: int = 1  # 2: a tcgen05 instruction of a CTA pair, or a cluster-multicast copy to that many CTAs
-    bytes: int = 0  # of one warp's access (LDS, LDSM, LDG, ...), of a whole bulk copy (UTMALDG), or expect_tx
+    bytes: int = 0  # of one warp's access (LDS, LDSM, LDG, ...), of a whole bulk copy (UTMALDG, UBLKCP.S.S), expect_tx
     conflict_ways: int = 1  # shared-memory bank conflict degree (1: none)
     stream: StreamRef | None = None
     barrier: BarrierRef | None = None
@@ -269,14 +270,16 @@ class Effect:
     Values are converted to the written object's dtype. Register tiles are objects that hold the tile of a whole role,
     one copy a CTA (scope "cta"); an access selects the part of one warp by its rank. Matrix fragments have scope
     "warp". Kinds: copy: writes[0] = reads[0] at issue (ldmatrix, stores to shared, tensor-memory loads, cast);
-    copy_async: the same, but the write lands when the engine says (bulk copy: at R in every CTA if params["ctas"] > 1;
-    cp.async: at R); store, reduce: global = or += reads[0] when the engine says that the source is read (registers are
-    taken at issue: what a store reads later is packed copies of them, which its read barrier guards); mma: writes[0]
+    copy_async: the same, but the write lands when the engine says (bulk copy: at R in every CTA if params["ctas"] > 1,
+    in the peer for UBLKCP.S.S; cp.async: at R); store, reduce: global = or += reads[0] when the engine says that the
+    source is read (with two writes, its upper and its lower half; registers are taken at issue: what a store reads
+    later is packed copies of them, which its read barrier guards); mma: writes[0]
     (+)= reads[0] @ reads[1].T, both [rows, k] (params["transposed"]: reads[1] is [k, cols]; "a_transposed": reads[0] is
     [k, rows]); operands are read between
     start and completion, and with a third read the product is added to reads[2]. params of mma: "accumulate": 1, 0
     (overwrite) or 2 (overwrite if counter[params["level"]] == 0); "ctas" 2: reads[1] is stacked from the CTAs of the
-    pair, each CTA accumulating its own rows. A warp-group instruction (HGMMA) carries the region of its own warp's 16
+    pair, each CTA accumulating its own rows; "folded" 1: the right half of the columns lies
+    below the left one. A warp-group instruction (HGMMA) carries the region of its own warp's 16
     rows. fill: writes[0] = params["value"]. elementwise:
     writes[0] = params["function"] of reads and params["scalar0"], ...; functions are those of `tile.Elementwise`; a
     read of one column is broadcast. gate: of each 16 columns of reads[0] silu(first 8) * last 8. dequantize: the

@@ -89,9 +89,13 @@ def _second_operand(b: SharedBox | RegisterHandle) -> tile.SharedRef | tile.Pool
 
 def _position(value: Index | int) -> tile.Position:
     index = as_index(value)
-    if index.rank_step:
-        raise UserError("the position of a mask may not depend on the CTA's rank", where=caller())
-    return tile.Position(attribute=index.attribute, loop=index.loop, step=index.step, constant=index.constant)
+    return tile.Position(
+        attribute=index.attribute,
+        loop=index.loop,
+        step=index.step,
+        constant=index.constant,
+        cta_step=index.rank_step,
+    )
 
 
 class ComputeOps(DataOps):
@@ -318,6 +322,7 @@ class ComputeOps(DataOps):
         `transposed`: b is [k, n] and the product a @ b (16-bit types). `a_transposed`: a is a shared box [k, m] that
         takes part as a.T (16-bit types), in mode fiber (sm_80) a pool tensor divided along its columns. `ctas` = 2
         (sm_100): a pair of CTAs, each with its own rows of a and acc, and half of the columns of the product in its b.
+        Of 64 rows a CTA the accumulator is folded, [128, n / 2]: the right half of its columns lies below the left one.
         `plus` (mode fiber): acc = plus + a @ b.T, where the
         sum grows in `plus` and only the last step writes acc: no partial sum is seen there; with `accumulate=False` acc
         = a @ b.T, and `plus` is where it grows. `start`: of a b that lies in several subpartitions, the part whose
@@ -329,8 +334,11 @@ class ComputeOps(DataOps):
         accumulator = acc.tile if isinstance(acc, RegisterHandle) else acc.ref
         second = _second_operand(b)
         columns, summed = (second.cols, second.rows) if transposed else (second.rows, second.cols)
-        check_equal("the second operand", (columns * ctas, summed), (accumulator.cols, depth))
-        check_equal("the accumulator", (accumulator.rows, accumulator.cols), (rows, columns * ctas))
+        cols = columns * ctas
+        folded = tile.is_folded(rows, ctas)
+        wanted = (2 * rows, cols // 2) if folded else (rows, cols)
+        check_equal("the second operand", (cols, summed), (accumulator.cols * (2 if folded else 1), depth))
+        check_equal("the accumulator", (accumulator.rows, accumulator.cols), wanted)
         if first is not None and (not isinstance(first, Index) or first.loop is None):
             raise UserError("`first` is the counter of a loop", where=where)
         self._emit(

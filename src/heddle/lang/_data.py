@@ -23,6 +23,30 @@ class DataOps(SyncOps):
         ref = dst.reference(*self._box(src, dst))
         self._emit(tile.TmaStore(dst=ref, src=src.ref, reduce=reduce, where=caller()))
 
+    def tma_add_folded(self, dst: GlobalBox, src: SharedBox, *, part: int) -> None:
+        """Start adding columns of a folded accumulator to global memory; `dst` has the size of the whole (`sized`).
+
+        `src` [2m, w]: the `part`-th w columns of the left half of [m, n] above those of the right half.
+        """
+        if not isinstance(src, SharedBox) or not isinstance(dst, GlobalBox) or dst.size is None:
+            raise UserError(
+                "a folded accumulator goes from shared[ring] to tensor[row, col].sized(m, n)", where=caller()
+            )
+        self._emit(tile.TmaAddFolded(dst=dst.reference(*dst.size), src=src.ref, part=part, where=caller()))
+
+    def copy_to_peer(self, dst: SharedBox, src: SharedBox, barrier: tile.BarrierUse) -> None:
+        """Start a bulk copy of whole rows into the shared memory of the other CTA of a pair, with `barrier` there."""
+        where = caller()
+        if not isinstance(dst, SharedBox) or not isinstance(src, SharedBox):
+            raise UserError("a copy to the peer goes from shared memory to shared memory", where=where)
+        if barrier.cta != "peer":
+            raise UserError(
+                f"a copy to the peer signals a barrier there, not that of CTA {barrier.cta!r}",
+                where=where,
+                hint='name it as barrier.use(ring, cta="peer")',
+            )
+        self._emit(tile.CopyToPeer(dst=dst.ref, src=src.ref, barrier=barrier, where=where))
+
     def tma_store_wait(self, *, pending: int = 0) -> None:
         """Wait until at most `pending` groups of bulk stores still read shared memory."""
         self._emit(tile.TmaStoreWait(pending=pending, where=caller()))

@@ -121,6 +121,12 @@ class SharedBox:
             self.handle, replace(self.ref, row=self.ref.row + row, col=self.ref.col + col, rows=rows, cols=cols)
         )
 
+    def below(self, rows: Index) -> SharedBox:
+        """Return the box so many rows further down for each rank of the CTA: `box.below(k.cta_rank * 128)`."""
+        if not isinstance(rows, Index) or rows.attribute or rows.loop or rows.constant:
+            raise UserError("rows by rank are a multiple of k.cta_rank", where=caller())
+        return SharedBox(self.handle, replace(self.ref, cta_row=self.ref.cta_row + rows.rank_step))
+
 
 @dataclass(frozen=True)
 class SharedHandle:

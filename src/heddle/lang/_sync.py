@@ -15,7 +15,7 @@ from heddle.lang._where import caller
 if TYPE_CHECKING:
     from heddle.lang._builder import Builder
 
-Cta = Literal["own", "leader", "all"]
+Cta = Literal["own", "leader", "all", "peer"]
 
 
 @dataclass(frozen=True)

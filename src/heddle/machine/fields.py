@@ -82,6 +82,7 @@ _GROUPS: dict[str, list[tuple[str, str, Bound, str]]] = {
         ("mbarrier_wait_cycles", "cycles", "non-negative", "successful TRYWAIT until the warp's next issue"),
         ("cluster_barrier_cycles", "cycles", "non-negative", "last arrival to release of a cluster barrier"),
         ("cluster_remote_cycles", "cycles", "non-negative", "one way to another SM of the cluster"),
+        ("cluster_bytes_per_cycle", "B/cycle/SM", "non-negative", "bulk copies from one SM to another of the cluster"),
         ("wgmma_arrive_cycles", "cycles", "non-negative", "WARPGROUP.ARRIVE until the next issue"),
         ("set_registers_cycles", "cycles", "non-negative", "setmaxnreg until the next issue"),
         ("max_cluster_size", "CTAs", "positive", "largest cluster (1: no clusters)"),

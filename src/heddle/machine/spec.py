@@ -103,6 +103,7 @@ class Machine:
     mbarrier_wait_cycles: int  # from the phase change (or the issue, if later) until the waiting warp's next issue
     cluster_barrier_cycles: int
     cluster_remote_cycles: int  # one-way latency to another SM of the cluster
+    cluster_bytes_per_cycle: float  # of bulk copies from an SM to another one of the cluster
     wgmma_arrive_cycles: int
     set_registers_cycles: int
     max_cluster_size: int

@@ -19,6 +19,7 @@ _UNIT_PIPES = {
     Unit.GLOBAL: "lsu",
     Unit.BULK_LOAD: "tma",
     Unit.BULK_STORE: "tma",
+    Unit.BULK_PEER: "tma",
     Unit.TMEM_LOAD: "tmem",
     Unit.TMEM_STORE: "tmem",
 }

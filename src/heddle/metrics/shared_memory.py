@@ -32,6 +32,8 @@ def _cycles(instruction: Instruction, machine: Machine) -> float:
         return max(1.0, instruction.bytes / rate) + conflicts
     if unit is Unit.BULK_STORE:
         return instruction.bytes / rate
+    if unit is Unit.BULK_PEER:
+        return instruction.bytes * (1 + machine.shared_async_write_share) / rate
     if unit is Unit.BULK_LOAD or instruction.op == "LDGSTS":
         receivers = instruction.ctas if unit is Unit.BULK_LOAD else 1
         return receivers * instruction.bytes * machine.shared_async_write_share / rate

@@ -17,6 +17,7 @@ LATE_READERS = frozenset(
         Unit.GLOBAL,
         Unit.BULK_LOAD,
         Unit.BULK_STORE,
+        Unit.BULK_PEER,
         Unit.TCGEN05_MMA,
         Unit.TMEM_STORE,
         Unit.WEFT_MMA,

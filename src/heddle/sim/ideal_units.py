@@ -20,7 +20,7 @@ REGISTER_UNITS = frozenset({Unit.FIXED, Unit.VARIABLE})
 SET_PREDICATES = frozenset({"FSETP", "ISETP", "PLOP3", "R2P"})
 READ_PREDICATES = frozenset({"FSEL", "SEL", "PLOP3"})
 PRODUCTS = frozenset({Unit.WGMMA})
-TOUCHES_DATA = frozenset({Unit.WGMMA, Unit.SHARED, Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE})
+TOUCHES_DATA = frozenset({Unit.WGMMA, Unit.SHARED, Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.BULK_PEER})
 
 
 def unit_of(instruction: Instruction) -> Unit:

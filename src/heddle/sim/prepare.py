@@ -33,8 +33,8 @@ OWN_COUNTERS = {
 }  # fmt: skip
 QUEUES = {
     Unit.SHARED: c.QUEUE_LSU, Unit.GLOBAL: c.QUEUE_LSU, Unit.WGMMA: c.QUEUE_WGMMA,
-    Unit.BULK_LOAD: c.QUEUE_TMA, Unit.BULK_STORE: c.QUEUE_TMA, Unit.TCGEN05_MMA: c.QUEUE_TCGEN05,
-    Unit.WEFT_MMA: c.QUEUE_WEFT,
+    Unit.BULK_LOAD: c.QUEUE_TMA, Unit.BULK_STORE: c.QUEUE_TMA, Unit.BULK_PEER: c.QUEUE_TMA,
+    Unit.TCGEN05_MMA: c.QUEUE_TCGEN05, Unit.WEFT_MMA: c.QUEUE_WEFT,
 }  # fmt: skip
 MIO_PIPES = ("lsu", "tma")
 BY = {"warp": c.BY_WARP, "group": c.BY_GROUP, "role": c.BY_ROLE}
@@ -104,7 +104,7 @@ def timing_of(machine: Machine, instruction: Instruction) -> OpTiming:
 def cause_of(instruction: Instruction) -> Stall:
     """Return the reason of a warp that waits for this instruction's counters."""
     unit = OPCODES[instruction.op].unit
-    if unit in (Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE):
+    if unit in (Unit.GLOBAL, Unit.BULK_LOAD, Unit.BULK_STORE, Unit.BULK_PEER):
         return Stall.LONG_SCOREBOARD
     return Stall.MATRIX_SCOREBOARD if instruction.op == "HMMA" or unit is Unit.WEFT_MMA else Stall.SHORT_SCOREBOARD
 
@@ -149,7 +149,7 @@ def _flags(instruction: Instruction, unit: Unit) -> int:
     """Return the packed word of a row."""
     control = instruction.control
     released = (control.write_barrier is not None) | (control.read_barrier is not None) << 1
-    if unit is Unit.BULK_LOAD:
+    if unit in (Unit.BULK_LOAD, Unit.BULK_PEER):
         released &= 2
     elif unit in OWN_COUNTERS:
         released = 0

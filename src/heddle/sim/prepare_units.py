@@ -26,7 +26,7 @@ Row = NDArray[np.int64]
 L1_BYTES_PER_CYCLE = 128  # width of the path to L1 (docs/reference/engine.md, section 4, GLOBAL)
 HALF_RATE_ROWS = 64  # m at which one SM's tcgen05.mma runs at half rate (same page, TCGEN05_MMA)
 DIRECTIONS = {"load": 0, "store": 1, "reduce": 2}
-BARRIER_CTAS = {"own": 0, "leader": 1, "all": 2}
+BARRIER_CTAS = {"own": 0, "leader": 1, "all": 2, "peer": 3}
 
 
 def stage_ring(program: WarpProgram, instruction: Instruction, names: Names) -> int:
@@ -121,6 +121,22 @@ def _bulk(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Name
         row[c.X_EXTRA] = machine.tma_extra_latency_cycles
         if instruction.barrier is not None:
             fill_barrier(row, program, pc, names)
+
+
+def _bulk_peer(row: Row, program: WarpProgram, machine: Machine, pc: int, names: Names) -> None:
+    instruction = program.instructions[pc]
+    if program.cluster_size % 2:
+        raise UserError(
+            f"a copy to the other CTA of a pair at pc {pc}, but clusters have {program.cluster_size} CTAs",
+            where=where_is(program, pc),
+        )
+    fill_barrier(row, program, pc, names)
+    request = transfer_ticks(instruction.bytes, machine.tma_bytes_per_cycle)
+    row[c.X_DURATION] = max(cycles_to_ticks(machine.tma_issue_cycles), request)
+    row[c.X_SHARED] = landing_ticks(instruction, machine)
+    row[c.X_SOURCE] = transfer_ticks(instruction.bytes, machine.shared_bytes_per_cycle)
+    row[c.X_LINK] = transfer_ticks(instruction.bytes, machine.cluster_bytes_per_cycle)
+    row[c.X_EXTRA] = machine.tma_extra_latency_cycles + machine.cluster_remote_cycles
 
 
 def _matrix_shape(program: WarpProgram, machine: Machine, pc: int) -> tuple[int, int, int, int, float]:
@@ -224,6 +240,7 @@ FILLERS: dict[Unit, Filler] = {
     Unit.GLOBAL: _global,
     Unit.BULK_LOAD: _bulk,
     Unit.BULK_STORE: _bulk,
+    Unit.BULK_PEER: _bulk_peer,
     Unit.WGMMA: _wgmma,
     Unit.WGMMA_ARRIVE: _arrive,
     Unit.TCGEN05_MMA: _tcgen05,

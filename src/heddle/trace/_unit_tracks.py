@@ -14,7 +14,12 @@ from heddle.sim.result import EventKind
 from heddle.trace._slices import Slice, Track, in_lanes, in_sequence
 from heddle.trace._warp_tracks import source_label
 
-_COPIES = {Unit.BULK_LOAD: "TMA loads", Unit.BULK_STORE: "TMA stores", Unit.GLOBAL: "global memory"}
+_COPIES = {
+    Unit.BULK_LOAD: "TMA loads",
+    Unit.BULK_STORE: "TMA stores",
+    Unit.BULK_PEER: "TMA copies to the peer",
+    Unit.GLOBAL: "global memory",
+}
 
 
 def unit_tracks(events: NDArray[Any], program: WarpProgram, machine: Machine, sm_name: str) -> list[Track]:

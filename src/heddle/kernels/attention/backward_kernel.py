@@ -63,6 +63,7 @@ TILE = (
     ),
     TileParameter("dq", str, "fa3: how the warp groups divide the product for dQ", "swapped, columns, rows"),
     TileParameter("release", int, "fa3: 1 is the schedule of the first release, 0 the present one", "0, 1"),
+    TileParameter("pairs", int, "fa4: 1 for pairs of CTAs, at head size 128", "0, 1"),
     TileParameter("stages", int, "fa2: blocks of Q in shared memory", "1, 2"),
     TileParameter("warps", int, "fa2: warps of a CTA", "4, 8"),
     TileParameter("scores_rows", int, "fa2: warps along the queries of S and dP", "a divisor of warps"),

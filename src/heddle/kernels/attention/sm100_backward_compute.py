@@ -6,10 +6,13 @@ over S and dP as soon as both have read a part. LSE and row sums lie along the c
 
 from __future__ import annotations
 
+from typing import Literal
+
 from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_backward_config import GROUPS, PART, ROWS
 from heddle.kernels.attention.sm100_backward_memory import COMPUTE_WARPS, Memory, QueryBlocks
+from heddle.kernels.attention.sm100_backward_pair_memory import PairMemory, Statistic
 from heddle.kernels.attention.softmax import LOG2_E
 from heddle.lang import Builder, Index, Item, RegisterHandle, SharedBox
 
@@ -22,8 +25,9 @@ PARTS = ROWS // (GROUPS * PART)
 class Compute:
     """The code of one group for one block of queries after the other."""
 
-    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory, group: int) -> None:
+    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory | PairMemory, group: int) -> None:
         self.k, self.problem, self.memory, self.group = k, problem, memory, group
+        self.owner: Literal["own", "leader"] = "own"  # of the barrier at which P is announced
         self.weights = [self._tile(f"s{part}") for part in range(PARTS)]
         self.rounded = [self._tile(f"p{part}", problem.dtype) for part in range(PARTS)]
         self.gradient = [self._tile(f"dp{part}") for part in range(PARTS)]
@@ -40,7 +44,7 @@ class Compute:
         """The first column of a part."""
         return (part * GROUPS + self.group) * PART
 
-    def statistic(self, blocks: QueryBlocks, part: int) -> SharedBox:
+    def statistic(self, blocks: QueryBlocks | Statistic, part: int) -> SharedBox:
         """The row statistics of a part."""
         return blocks.statistics[blocks.ring].part(col=self.column(part), cols=PART)
 
@@ -58,6 +62,7 @@ class Compute:
         memory.scores_full.wait(memory.step)
         for part, tile in enumerate(self.weights):
             k.load(tile, memory.tm_scores[:].columns(self.column(part), PART))
+        self.scores_read()
         self.mask(item, query)
         for part, tile in enumerate(self.weights):
             k.load(self.lse[part], self.statistic(queries, part))
@@ -68,16 +73,23 @@ class Compute:
             target = memory.tm_weights[:].columns(self.column(part), PART)
             k.store(target, self.rounded[part], wait=part == PARTS - 1)
         k.sync(COMPUTE, warps=COMPUTE_WARPS)
-        memory.weights_full.arrive(memory.step)
+        memory.weights_full.arrive(memory.step, cta=self.owner)
         queries.used.arrive(queries.ring)
         queries.ring.advance()
+
+    def key(self, item: Item) -> Index:
+        """The first of this CTA's keys."""
+        return item.key
+
+    def scores_read(self) -> None:
+        """S has been read; nobody waits for it."""
 
     def mask(self, item: Item, query: Index) -> None:
         """Leave out keys beyond the end and, if causal, queries before the key; in every block, as compiled."""
         for part, tile in enumerate(self.weights):
             self.k.mask(
                 tile,
-                row=item.key,
+                row=self.key(item),
                 col=query + self.column(part),
                 causal=self.problem.causal,
                 limit=self.problem.seqlen_kv,
@@ -90,13 +102,8 @@ class Compute:
         k, memory, outputs = self.k, self.memory, self.memory.outputs
         outputs.known.wait(outputs.ring)
         memory.gradient_full.wait(memory.step)
-        for part, gradient in enumerate(self.gradient):
-            k.load(gradient, memory.tm_gradient[:].columns(self.column(part), PART))
-            k.sync(COMPUTE, warps=COMPUTE_WARPS)  # both groups have read what this part of dS will cover
-            k.load(self.dpsum[part], self.statistic(outputs, part))
-            k.elementwise("sub", gradient, gradient, self.dpsum[part])
-            k.elementwise("mul", gradient, gradient, self.weights[part])
-            k.elementwise("cast", self.change[part], gradient)
+        for part in range(PARTS):
+            self.change_of(part)
             if part == 0:
                 memory.change_empty.wait(memory.step, flip=True)
             target = memory.tm_change[:].columns(self.column(part), PART)
@@ -107,3 +114,13 @@ class Compute:
         outputs.used.arrive(outputs.ring)
         outputs.ring.advance()
         memory.change_full.arrive(memory.step)
+
+    def change_of(self, part: int) -> None:
+        """Make a part of dS^T from its columns of dP."""
+        k, memory, gradient = self.k, self.memory, self.gradient[part]
+        k.load(gradient, memory.tm_gradient[:].columns(self.column(part), PART))
+        k.sync(COMPUTE, warps=COMPUTE_WARPS)  # both groups have read what this part of dS will cover
+        k.load(self.dpsum[part], self.statistic(memory.outputs, part))
+        k.elementwise("sub", gradient, gradient, self.dpsum[part])
+        k.elementwise("mul", gradient, gradient, self.weights[part])
+        k.elementwise("cast", self.change[part], gradient)

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm100_backward_config import ADDED_STAGES, GROUPS, PART, ROWS, staged_columns
+from heddle.kernels.attention.sm100_backward_config import (
+    ADDED_STAGES,
+    GROUPS,
+    PAIR_ADDED_COLUMNS,
+    PAIR_ADDED_STAGES,
+    PART,
+    ROWS,
+    staged_columns,
+)
 from heddle.kernels.attention.sm100_backward_memory import Memory
+from heddle.kernels.attention.sm100_backward_pair_memory import PairMemory
 from heddle.lang import Barrier, Builder, GlobalHandle, Item, SharedHandle, TensorMemoryHandle
 
 REDUCE, EPILOGUE = 2, 3
@@ -33,10 +42,31 @@ def reduce(k: Builder, problem: AttentionProblem, memory: Memory) -> None:
         k.tma_store_wait(pending=0)
 
 
+def reduce_pair(k: Builder, memory: PairMemory) -> None:
+    """Take the half of the queries of dQ that a CTA has out of tensor memory, where it is folded, and add it."""
+    tile = k.registers("dq_out", (ROWS, memory.half), "fp32", warps=(GROUP_WARPS, 1))
+    k.cluster_sync()
+    for item in k.work():
+        for block in k.range(item.blocks, name="reduced"):
+            memory.dq_full.wait(memory.step)
+            k.load(tile, memory.tm_dq[:])
+            memory.dq_empty.arrive(cta="leader")
+            memory.step.advance()
+            for part in range(memory.half // PAIR_ADDED_COLUMNS):
+                stage, columns = part % PAIR_ADDED_STAGES, tile.columns(part * PAIR_ADDED_COLUMNS, PAIR_ADDED_COLUMNS)
+                k.store(memory.added.stage(stage), columns, thread_order=True)
+                k.fence()
+                k.sync(REDUCE)
+                memory.add_part(item, item.first + block * ROWS, part, stage)
+                k.tma_store_wait(pending=PAIR_ADDED_STAGES - 1)
+                k.sync(REDUCE)  # the stage that comes next has been read
+        k.tma_store_wait(pending=0)
+
+
 class Gradients:
     """The way of dK and dV out: a group has half of their columns."""
 
-    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory, group: int) -> None:
+    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory | PairMemory, group: int) -> None:
         self.k, self.problem, self.memory, self.group = k, problem, memory, group
         self.columns = staged_columns(problem)
         self.tile = k.registers(f"out{group}", (ROWS, self.columns), "fp32", warps=(GROUP_WARPS, 1))

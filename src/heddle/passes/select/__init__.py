@@ -90,6 +90,7 @@ GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
         t.Mma: sm_90.lower_mma,
         t.MmaCommit: sm_90.lower_mma_commit,
         t.MmaWait: sm_90.lower_mma_wait,
+        t.CopyToPeer: bulk.lower_copy_to_peer,
         t.TransposeShared: transpose.lower_transpose_shared,
         t.Dequantize: dequantize.lower_by_rows,
         t.LookUp: look_up.lower_by_rows,
@@ -97,6 +98,8 @@ GENERATIONS: Mapping[str, dict[type[t.Op], Handler]] = {
     "sm_100": {
         **COMMON,
         **BULK,
+        t.CopyToPeer: bulk.lower_copy_to_peer,
+        t.TmaAddFolded: bulk.lower_tma_add_folded,
         t.Mma: sm_100.lower_mma,
         t.MmaCommit: sm_100.lower_mma_commit,
         t.Elementwise: sm_100_vector.lower_elementwise,

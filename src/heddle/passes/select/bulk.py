@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from heddle.errors import UserError
 from heddle.ir.dtypes import dtype_bytes
-from heddle.ir.tile import SharedRef, TmaLoad, TmaStore, TmaStoreWait
+from heddle.ir.tile import CopyToPeer, SharedRef, TmaAddFolded, TmaLoad, TmaStore, TmaStoreWait
 from heddle.ir.warp import Access, StreamRef
 from heddle.passes.draft import Operand
 from heddle.passes.select.synchronisation import barrier_address
@@ -75,6 +75,39 @@ def lower_tma_store(writer: RoleWriter, op: TmaStore) -> None:
                 ),
             )
     writer.emit("UTMACMDFLUSH", by="role")
+
+
+def lower_tma_add_folded(writer: RoleWriter, op: TmaAddFolded) -> None:
+    """UTMAREDG of one piece of memory, then the commit of the group."""
+    stream = writer.tables.stream(op.dst, "reduce", writer.level(op.dst.loop), writer.where)
+    cols, parts = op.src.cols, op.dst.cols // (2 * op.src.cols)
+    left = replace(writer.global_access(op.dst), cols=cols)
+    columns = (left.col + op.part * cols, left.col + op.dst.cols // 2 + op.part * cols)
+    writer.emit(
+        "UTMAREDG",
+        src=_operands(writer, op.src, op.dst.tensor),
+        stream=StreamRef(name=stream.name, offset=op.dst.ahead, part=op.part, parts=parts),
+        bytes=op.src.rows * cols * dtype_bytes(writer.shared_tile(op.src.tile).dtype),
+        by="role",
+        effect=writer.effect("reduce", [writer.shared_access(op.src)], [replace(left, col=col) for col in columns]),
+    )
+    writer.emit("UTMACMDFLUSH", by="role")
+
+
+def lower_copy_to_peer(writer: RoleWriter, op: CopyToPeer) -> None:
+    """UBLKCP.S.S: addresses here and in the peer's window, which has its mbarrier, too, and the number of bytes."""
+    source, target = (
+        writer.scalar("UIADD3", writer.kept(f"{ref.tile}.address"), name="address") for ref in (op.src, op.dst)
+    )
+    amount = writer.scalar("UMOV", name="bytes")
+    writer.emit(
+        "UBLKCP.S.S",
+        src=(target, source, amount, barrier_address(writer, op.barrier)),
+        barrier=writer.barrier(op.barrier),
+        bytes=op.src.rows * op.src.cols * dtype_bytes(writer.shared_tile(op.src.tile).dtype),
+        by="role",
+        effect=writer.effect("copy_async", [writer.shared_access(op.src)], [writer.shared_access(op.dst)]),
+    )
 
 
 def lower_tma_store_wait(writer: RoleWriter, op: TmaStoreWait) -> None:

@@ -235,7 +235,8 @@ def _rows_in_turn(registers: list[Operand], rows: list[Operand], layout: WarpLay
 def _position(writer: RoleWriter, name: str, position: Position) -> dict[str, float | int | str]:
     if position.attribute is not None:
         writer.tables.item_values(position.attribute, writer.where)
-    return {
+    by_rank: dict[str, float | int | str] = {f"{name}_cta_step": position.cta_step} if position.cta_step else {}
+    return by_rank | {
         f"{name}_attribute": position.attribute or "",
         f"{name}_level": writer.level(position.loop),
         f"{name}_step": position.step if position.loop else 0,

@@ -63,7 +63,7 @@ def _check(writer: RoleWriter, op: Mma) -> tuple[int, int, int]:
             f"rows must be 64 or 128, n a multiple of 16 up to {MAX_COLS}",
             where=writer.where,
         )
-    if (op.acc.rows, op.acc.cols) != (rows, cols) or depth != op.depth or op.depth % k:
+    if (op.acc.rows, op.acc.cols) != op.accumulator(rows) or depth != op.depth or op.depth % k:
         raise UserError(
             f"mma of a {rows} x {depth} and b {op.columns} x {op.depth} ({op.ctas} CTAs) into "
             f"{op.acc.rows} x {op.acc.cols}: needs a [m, k], b [n / CTAs, k], k a multiple of {k}",
@@ -99,6 +99,8 @@ def _effect(writer: RoleWriter, op: Mma, acc: TmemRef, a: SharedRef | TmemRef, s
         mode = {"accumulate": 0}
     if op.ctas > 1:
         mode["ctas"] = op.ctas
+    if acc.cols != op.columns * op.ctas:
+        mode["folded"] = 1
     if op.b_transposed:
         mode["transposed"] = 1
     if op.a_transposed:

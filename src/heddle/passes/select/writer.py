@@ -272,6 +272,7 @@ class RoleWriter:
             cols=ref.cols,
             ring=ref.ring,
             stage_offset=ref.ahead,
+            cta_row=ref.cta_row,
         )
 
     def tmem_access(self, ref: TmemRef) -> Access:

@@ -18,6 +18,7 @@ from heddle.sim.core.layout import (
     K_CTAS,
     W_CLUSTER,
     W_CTA,
+    W_CTA_RANK,
     W_ITEM,
     W_LINK,
     W_NEXT_OK,
@@ -59,6 +60,12 @@ def asked_parity(M: State, P: Program, warp: int, cold: int) -> int:
     return int(parity)
 
 
+def peer_of(M: State, warp: int) -> int:
+    """Return the address of the other CTA of the pair of ranks 2i and 2i + 1."""
+    step = M[H_SLOTS] * C_WORDS
+    return int(M[warp + W_CTA] + (step if M[warp + W_CTA_RANK] & 1 == 0 else -step))
+
+
 def arrive(M: State, P: Program, warp: int, cold: int, t: int, remote: int) -> None:
     """Post one arrival for cycle t, `remote` cycles later at other CTAs, at the barriers that the instruction names."""
     own = M[warp + W_CTA]
@@ -67,7 +74,7 @@ def arrive(M: State, P: Program, warp: int, cold: int, t: int, remote: int) -> N
         post(M, t, EV_ARRIVE, mbarrier_of(M, P, warp, cold, own), 0, 0)
         return
     count = M[H_CLUSTER_SIZE] if which == 2 else 1
-    cta = M[M[warp + W_CLUSTER] + K_CTAS]
+    cta = peer_of(M, warp) if which == 3 else M[M[warp + W_CLUSTER] + K_CTAS]
     for _ in range(count):
         delay = 0 if cta == own else remote
         post(M, t + delay, EV_ARRIVE, mbarrier_of(M, P, warp, cold, cta), 0, 0)
@@ -78,6 +85,8 @@ def expect(M: State, P: Program, warp: int, cold: int) -> None:
     """Let the named barriers expect more bytes, at once."""
     which = P[cold + X_BARRIER_CTA]
     cta = M[warp + W_CTA] if which == 0 else M[M[warp + W_CLUSTER] + K_CTAS]
+    if which == 3:
+        cta = peer_of(M, warp)
     for _ in range(M[H_CLUSTER_SIZE] if which == 2 else 1):
         M[mbarrier_of(M, P, warp, cold, cta) + B_BYTES] += P[cold + X_BYTES]
         cta += M[H_SLOTS] * C_WORDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heddle.sim.core.barriers import mbarrier_of
+from heddle.sim.core.barriers import mbarrier_of, peer_of
 from heddle.sim.core.heap import Program, State, post
 from heddle.sim.core.layout import (
     C_READ,
@@ -26,6 +26,7 @@ from heddle.sim.core.layout import (
     P_COLD,
     QUEUE_SLOTS,
     S_INDEX,
+    S_LINK_FREE,
     S_SHARED_BYTES,
     S_TMA,
     S_TMA_COUNT,
@@ -44,9 +45,11 @@ from heddle.sim.core.layout import (
     X_CTAS,
     X_DURATION,
     X_EXTRA,
+    X_LINK,
     X_PARTS,
     X_READ,
     X_SHARED,
+    X_SOURCE,
     X_STREAM,
     X_WRITE,
 )
@@ -149,3 +152,22 @@ def issue_bulk_store(M: State, P: Program, L: State, X: State, warp: int, row: i
     M[H_WRITTEN], M[H_READ] = answer, read
     if M[H_LOG] == 2:
         record(M, P, L, warp, row, LOG_STORE, t, read, 0)
+
+
+def issue_bulk_peer(M: State, P: Program, L: State, warp: int, row: int, t: int) -> None:
+    """UBLKCP.S.S: read shared memory, send it over the link, and land in the other CTA of the pair."""
+    cold = P[row + P_COLD]
+    sm, cta, peer = M[warp + W_SM], M[warp + W_CTA], peer_of(M, warp)
+    start = serve_tma(M, sm, t, P[cold + X_DURATION])
+    add_backlog(M, sm, start, P[cold + X_SOURCE])
+    M[sm + S_SHARED_BYTES] += P[cold + X_BYTES]
+    sent = max(M[sm + S_LINK_FREE], start) + P[cold + X_LINK]
+    M[sm + S_LINK_FREE] = sent
+    answer = (sent >> TICK_BITS) + P[cold + X_EXTRA]
+    M[M[peer + C_SM] + S_SHARED_BYTES] += P[cold + X_BYTES]
+    post(M, answer, EV_LAND, mbarrier_of(M, P, warp, cold, peer), row, M[peer + C_SM])
+    M[cta + C_READ] = max(M[cta + C_READ], max(start + P[cold + X_SOURCE], sent) >> TICK_BITS)
+    set_counter(M, warp, P[cold + X_WRITE], P[cold + X_CAUSE], answer)
+    M[H_WRITTEN] = answer
+    if M[H_LOG] == 2:
+        record(M, P, L, warp, row, LOG_COPY, t, answer, M[warp + W_CTA_RANK] ^ 1)

@@ -6,7 +6,7 @@ from heddle.ir.opcodes import Unit
 from heddle.sim.core.barriers import arrive, expect, meet, semaphore_of
 from heddle.sim.core.bits import ctz
 from heddle.sim.core.blocked import reuses, settle_others
-from heddle.sim.core.bulk import issue_bulk_load, issue_bulk_store
+from heddle.sim.core.bulk import issue_bulk_load, issue_bulk_peer, issue_bulk_store
 from heddle.sim.core.control import exit_warp, fetch, take_loop, take_next_item, take_skip
 from heddle.sim.core.heap import Program, State, post
 from heddle.sim.core.layout import (
@@ -98,6 +98,7 @@ VARIABLE, SHARED, GLOBAL = int(Unit.VARIABLE), int(Unit.SHARED), int(Unit.GLOBAL
 GROUP_COMMIT, GROUP_WAIT = int(Unit.GROUP_COMMIT), int(Unit.GROUP_WAIT)
 WGMMA, WGMMA_ARRIVE, WGMMA_COMMIT = int(Unit.WGMMA), int(Unit.WGMMA_ARRIVE), int(Unit.WGMMA_COMMIT)
 BULK_LOAD, BULK_STORE, BULK_COMMIT = int(Unit.BULK_LOAD), int(Unit.BULK_STORE), int(Unit.BULK_COMMIT)
+BULK_PEER = int(Unit.BULK_PEER)
 MBARRIER_EXPECT, MBARRIER_ARRIVE = int(Unit.MBARRIER_EXPECT), int(Unit.MBARRIER_ARRIVE)
 MBARRIER_WAIT = int(Unit.MBARRIER_WAIT)
 BARRIER_SYNC, BARRIER_ARRIVE, CLUSTER_SYNC = int(Unit.BARRIER_SYNC), int(Unit.BARRIER_ARRIVE), int(Unit.CLUSTER_SYNC)
@@ -221,7 +222,7 @@ def issue_unit(  # noqa: C901 (one branch a kind of unit)
         issue_global(M, P, L, X, warp, row, t)
     elif unit == WGMMA_SIGNAL:
         signal_reads(M, P, warp, cold, t)
-    elif unit >= LOOP:
+    elif unit >= LOOP and unit != BULK_PEER:
         return issue_control(M, P, warp, row, t)
     elif unit in (WGMMA, WGMMA_ARRIVE, WGMMA_COMMIT, TCGEN05_MMA, TCGEN05_COMMIT, TMEM_LOAD, TMEM_STORE):
         issue_matrix(M, P, L, warp, row, t, own)
@@ -229,6 +230,8 @@ def issue_unit(  # noqa: C901 (one branch a kind of unit)
         issue_bulk_load(M, P, L, X, warp, row, t)
     elif unit == BULK_STORE:
         issue_bulk_store(M, P, L, X, warp, row, t)
+    elif unit == BULK_PEER:
+        issue_bulk_peer(M, P, L, warp, row, t)
     elif unit == GROUP_COMMIT:
         close_group(M, warp + W_COPY_COUNT, warp + W_COPY_OPEN, warp + W_COPY_CLOSED, warp + W_COPY)
     elif unit == BULK_COMMIT:

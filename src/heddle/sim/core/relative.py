@@ -94,6 +94,7 @@ from heddle.sim.core.layout import (
     S_BACKLOG,
     S_FETCH_FREE,
     S_LINES,
+    S_LINK_FREE,
     S_LSU_FREE,
     S_MATRIX_FREE,
     S_MATRIX_OWNER,
@@ -205,7 +206,8 @@ def relative_sm(M: State, F: State, at: int, sm: int, t: int) -> int:
     F[at + 3] = max(M[sm + S_MATRIX_FREE] - now, 0)
     F[at + 4] = M[sm + S_MATRIX_OWNER]
     F[at + 5] = max(M[sm + S_FETCH_FREE] - now, 0)
-    at += 6
+    F[at + 6] = max(M[sm + S_LINK_FREE] - now, 0)
+    at += 7
     for k in range(PIPES):
         F[at + k] = max(M[sm + S_PIPE + k] - now, 0)
     at = relative_ring(M, F, at + PIPES, sm + S_TMA, M[sm + S_TMA_COUNT], QUEUE_SLOTS, now)

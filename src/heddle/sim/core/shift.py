@@ -57,6 +57,7 @@ from heddle.sim.core.layout import (
     S_FETCH_FREE,
     S_INDEX,
     S_LINES,
+    S_LINK_FREE,
     S_LSU_FREE,
     S_MATRIX_FREE,
     S_PIPE,
@@ -117,6 +118,7 @@ def shift_sm(M: State, sm: int, t: int, cycles: int) -> None:
     now, ticks = t << TICK_BITS, cycles << TICK_BITS
     later(M, sm + S_LSU_FREE, now, ticks)
     later(M, sm + S_TMA_FREE, now, ticks)
+    later(M, sm + S_LINK_FREE, now, ticks)
     later(M, sm + S_BACKLOG, now, ticks)
     later(M, sm + S_MATRIX_FREE, now, ticks)
     later(M, sm + S_FETCH_FREE, now, ticks)

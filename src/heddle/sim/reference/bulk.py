@@ -1,4 +1,4 @@
-"""Bulk copies of the TMA: BULK_LOAD, BULK_STORE, BULK_COMMIT, BULK_WAIT."""
+"""Bulk copies of the TMA: BULK_LOAD, BULK_STORE, BULK_PEER, BULK_COMMIT, BULK_WAIT."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from heddle.ir.warp import Instruction
 from heddle.machine.spec import Machine
 from heddle.sim.reference.global_memory import all_but_youngest
-from heddle.sim.reference.mbarrier import element, landing, remote_cycles, signalled
+from heddle.sim.reference.mbarrier import element, landing, peer_of, remote_cycles, signalled
 from heddle.sim.reference.ticks import TICKS_PER_CYCLE, Server, duration, floor_cycles
 from heddle.sim.reference.unit import UnitModel
 from heddle.sim.reference.warp import Warp
@@ -25,6 +25,7 @@ class BulkCopyEngine:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._server = Server()
+        self.link = Server()  # to the other SMs of the cluster
         self._starts: list[int] = []
         self.busy = 0  # ticks
 
@@ -101,6 +102,28 @@ class BulkStore(BulkUnit):
         warp.cta.note_store(source_read=source_read, visible=visible)
         self.release_write(warp, instruction, visible)
         self.release_read(warp, instruction, source_read)
+
+
+class BulkPeer(BulkUnit):
+    """BULK_PEER: shared memory is read and sent over the link to the other CTA of the pair, where the bytes land."""
+
+    def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
+        amount, receiver = instruction.bytes, peer_of(warp)
+        start, length = self.sm.bulk.serve(cycle, amount), self.sm.shared.length(amount)
+        self.sm.shared.join(start, length)
+        sending = duration(amount, self.machine.cluster_bytes_per_cycle)
+        sent = self.sm.bulk.link.serve(start, sending) + sending
+        answer = floor_cycles(sent) + self.machine.tma_extra_latency_cycles + self.machine.cluster_remote_cycles
+        self.sm.chip.events.at(answer, receiver.sm.shared.landing(amount))
+        for cta in (warp.cta, receiver):
+            cta.sm.shared.bytes += amount
+        log = self.sm.chip.log
+        log.span(EventKind.COPY, warp, cycle, answer, detail=receiver.rank, stage=log.stage(warp, instruction))
+        assert instruction.barrier is not None
+        self.sm.chip.events.at(answer, landing(element(receiver, warp, instruction.barrier), amount))
+        warp.cta.source_read = max(warp.cta.source_read, floor_cycles(max(start + length, sent)))
+        self.release_write(warp, instruction, answer)
+        self.release_read(warp, instruction, self.default_read_release(cycle, extra))
 
 
 class BulkCommit(UnitModel):

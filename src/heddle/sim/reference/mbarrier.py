@@ -47,9 +47,16 @@ class Mbarrier:
 
 
 def signalled(warp: Warp, barrier: BarrierRef) -> list[Cta]:
-    """Return the CTAs whose barrier is meant: the warp's own, the leader's, or all of the cluster."""
+    """Return the CTAs whose barrier is meant: the warp's own, the leader's, the peer's, or all of the cluster."""
     ctas = warp.cta.cluster.ctas
+    if barrier.cta == "peer":
+        return [peer_of(warp)]
     return {"own": [warp.cta], "leader": [ctas[0]], "all": ctas}[barrier.cta]
+
+
+def peer_of(warp: Warp) -> Cta:
+    """Return the other CTA of the pair of ranks 2i and 2i + 1."""
+    return warp.cta.cluster.ctas[warp.cta.rank ^ 1]
 
 
 def element(owner: Cta, warp: Warp, barrier: BarrierRef) -> Mbarrier:

@@ -37,6 +37,7 @@ UNITS: dict[Unit, type[UnitModel]] = {
     Unit.WGMMA_SIGNAL: wgmma.WgmmaSignal,
     Unit.BULK_LOAD: bulk.BulkLoad,
     Unit.BULK_STORE: bulk.BulkStore,
+    Unit.BULK_PEER: bulk.BulkPeer,
     Unit.BULK_COMMIT: bulk.BulkCommit,
     Unit.BULK_WAIT: bulk.BulkWait,
     Unit.MBARRIER_EXPECT: mbarrier.MbarrierExpect,
