@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
 from heddle.study import runs
 from heddle.study.checks import check
-from heddle.study.requests import request
+from heddle.study.requests import Request, request
 from heddle.study.runs import candidates
 
 
@@ -90,3 +91,26 @@ def test_what_cannot_run_is_refused(params: dict[str, int], text: str) -> None:
 def _built(params: dict[str, int]) -> None:
     asked = request("rmsnorm", "h100", texts=params)
     pipeline.tile_program("rmsnorm", asked.machine, asked.params, candidates(asked)[0])
+
+
+def test_candidates_are_compared_where_all_sms_share_dram(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def simulated(asked: Request, config: Any, clock: float) -> dict[str, int]:
+        seen.append(asked.simulation)
+        return {"cycles": 1}
+
+    monkeypatch.setattr(runs, "_simulated", simulated)
+    asked = request("rmsnorm", "h100", mode="fiber", texts={"rows": 2048, "hidden": 1024})
+    runs.tile_choice(asked, lambda done, total, what: None)
+    runs.tile_choice(dataclasses.replace(asked, simulation="representative"), lambda done, total, what: None)
+    many = len(seen) // 2
+    assert many > 1
+    assert seen == ["chip"] * many + ["representative"] * many
+
+
+@pytest.mark.slow
+def test_the_mapping_that_is_chosen_is_the_fastest_on_the_chip() -> None:
+    """On one group of SMs one pair of roles seems to be; A100 shares too little DRAM for it."""
+    asked = request("rmsnorm", "a100", mode="fiber", clock_mhz=1410.0)
+    assert runs.run(asked)["params"]["config"] == "fiber g2 s2"

@@ -32,6 +32,7 @@ class Kernel(ABC, Generic[Config]):
 
     A configuration (tile, stages, ...) is the kernel's own frozen dataclass with a method `label()`. `tile`: its fields
     in the modes simt and cuda-native; `native`: the FIBER-native kernels, with configurations of their own.
+    `shares_dram`: DRAM limits it, so that which configuration is fastest hangs on how all SMs share it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Kernel(ABC, Generic[Config]):
     tile: tuple[TileParameter, ...]
     architectures: tuple[str, ...]
     native: NativeKernels
+    shares_dram: bool = False
 
     def modes_on(self, architecture: str) -> tuple[str, ...]:
         """Return the modes in which the kernel runs on an architecture."""

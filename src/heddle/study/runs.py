@@ -181,7 +181,8 @@ def choice_clock(asked: Request) -> float:
 def tile_choice(asked: Request, report: Progress) -> Choice:
     """Take the stored winner of a search, else choose among the candidates that agree with the pins.
 
-    Candidates are compared by slices if one of them is costly.
+    Candidates are compared by slices if one of them is costly, else on one group of SMs, as chip mode is for the
+    answer; on the whole chip where they are few and differ in how SMs share DRAM.
     """
     if asked.config is not None:
         return Choice(config=asked.config, origin="given")
@@ -189,8 +190,7 @@ def tile_choice(asked: Request, report: Progress) -> Choice:
     if found is not None and (config := mappings.configuration(asked, found)) is not None:
         return Choice(config=config, origin=found.origin)
     tried = candidates(asked)
-    # chip mode is for the answer, not for the choice
-    quick = dataclasses.replace(_as_it_is(asked), simulation="representative", profile=False)
+    quick = dataclasses.replace(_as_it_is(asked), simulation=_comparison(asked, tried), profile=False)
     turns = _turns(asked, tried)
     check_turns(asked.kernel, min(turns, default=0))
     costly = len(tried) > 1 and max(turns, default=0) > _full_turns(asked)
@@ -204,6 +204,18 @@ def tile_choice(asked: Request, report: Progress) -> Choice:
 
     origin = f"the fastest of {len(tried)} candidates" if len(tried) > 1 else "the only candidate"
     return dataclasses.replace(choose(tried, cycles_of), from_slices=costly, origin=origin)
+
+
+def _comparison(asked: Request, tried: Sequence[Any]) -> Literal["chip", "representative"]:
+    """Return the mode in which candidates are compared: that of the answer where SMs share DRAM all the time."""
+    if len(tried) < 2 or not find_kernel(asked.kernel).shares_dram:
+        return "representative"
+    for config in tried:
+        try:
+            return _simulation(dataclasses.replace(asked, config=config))
+        except UserError:  # this one does not fit the machine; what `choose` says
+            continue
+    return "representative"
 
 
 def candidates(asked: Request) -> list[Any]:

@@ -39,6 +39,7 @@ class RmsNorm(Kernel[NormConfig]):
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
     native = dict.fromkeys(architectures, FIBER)
+    shares_dram = True
 
     def problem(self, params: Mapping[str, Any]) -> NormProblem:
         """Return the checked problem."""
