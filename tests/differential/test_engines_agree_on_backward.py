@@ -50,6 +50,11 @@ FIBER: list[Any] = [
         {"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 500, "seqlen_kv": 257, "causal": 1},
         marks=pytest.mark.slow,
     ),
+    pytest.param(
+        "b200",
+        {"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 300, "seqlen_kv": 200, "causal": 1, "head_dim": 64},
+        marks=pytest.mark.slow,
+    ),
     pytest.param("h100", {"batch": 1, "heads_q": 1, "seqlen_q": 70, "seqlen_kv": 64}, marks=pytest.mark.slow),
     pytest.param(
         "h100",

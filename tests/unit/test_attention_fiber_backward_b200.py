@@ -21,8 +21,13 @@ SLOW = [
     problem(seqlen_q=600, causal=True, dtype="bf16"),
     problem(seqlen_q=129, seqlen_kv=256),
     problem(batch=2, seqlen_q=70, seqlen_kv=500, causal=True),
+    problem(head_dim=64, causal=True),
+    problem(head_dim=64, heads_q=4, heads_kv=2, seqlen_q=97, seqlen_kv=257, dtype="bf16"),
+    problem(head_dim=64, seqlen_q=600, causal=True, dtype="bf16"),
+    problem(head_dim=64, batch=2, heads_q=2, seqlen_q=70, seqlen_kv=200, causal=True),
 ]
 PLAIN = problem(seqlen_q=512, seqlen_kv=128)
+SHORT = problem(head_dim=64, seqlen_q=100)
 STEP, ROWS = 64, 128
 QUICK, REST = 150, 40
 """In the quick and the slow test every so many of the mutants."""
@@ -38,8 +43,9 @@ def test_gradients_are_right_and_no_hazard_is_found(wanted: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_gradients_are_right_under_a_random_schedule(seed: int) -> None:
-    report = checked(CAUSAL, seed=seed)
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_gradients_are_right_under_a_random_schedule(seed: int, head_dim: int) -> None:
+    report = checked(problem(causal=True, head_dim=head_dim), seed=seed)
     assert report.ok, report.lines()
 
 
@@ -47,6 +53,12 @@ def test_shared_memory_feeds_second_operands_only() -> None:
     products = [row for row in compiled(PLAIN).instructions if row.op == "WMMA.TM"]
     assert products
     assert {row.form for row in products} == {"rs"}
+
+
+def test_of_short_heads_dq_alone_has_both_operands_in_shared_memory() -> None:
+    """Products of 128 rows and 128 that are summed over, beside eight of four products of 64 queries."""
+    forms = Counter(row.form for row in compiled(SHORT).instructions if row.op == "WMMA.TM")
+    assert forms == {"ss": 128 // 16, "rs": 2 * 4 * 64 // 16}
 
 
 def test_p_and_ds_do_not_pass_through_tensor_memory() -> None:
@@ -76,11 +88,13 @@ def test_the_verifier_rejects_every_mutant_of_the_bits() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_mutants_are_rejected_or_reported() -> None:
-    chosen = dict(list(mutants(compiled(CAUSAL)))[::REST])
-    fates = {name: killed_by(mutant, one_sm(), lambda m: checked(CAUSAL, m)) for name, mutant in chosen.items()}
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_mutants_are_rejected_or_reported(head_dim: int) -> None:
+    wanted = problem(causal=True, head_dim=head_dim)
+    chosen = dict(list(mutants(compiled(wanted)))[::REST])
+    fates = {name: killed_by(mutant, one_sm(), lambda m: checked(wanted, m)) for name, mutant in chosen.items()}
     survivors = [name for name, fate in fates.items() if fate not in ("verifier", "hazard", "run")]
-    left = [name for name in survivors if not all(checked(CAUSAL, chosen[name], s + 1).ok for s in range(SCHEDULES))]
+    left = [name for name in survivors if not all(checked(wanted, chosen[name], s + 1).ok for s in range(SCHEDULES))]
     assert len(left) <= 0.05 * len(fates), left
 
 
@@ -96,7 +110,7 @@ def test_items_say_how_many_blocks_the_order_of_the_products_takes() -> None:
 @pytest.mark.parametrize(
     ("sizes", "changes", "text"),
     [
-        ({"head_dim": 64}, {}, "head size 128; got 'fp16' and 64"),
+        ({"head_dim": 256}, {}, "head sizes 64, 128; got 'fp16' and 256"),
         ({}, {"queries": 2}, "queries must be 3 or more, got 2"),
         ({}, {"queries": 6}, "takes .* bytes of shared memory"),
     ],

@@ -198,8 +198,8 @@ def is_folded(rows: int, ctas: int) -> bool:
 class Mma(Op):
     """acc += a @ b.T with a [m, k] and b [n, k]; with `b_transposed`, b is [k, n] and acc += a @ b.
 
-    `a_transposed`: a, of 16 bits, is [k, m]. It lies in shared memory (not mode fiber), or in the pool, divided along
-    its columns among the wefts that multiply (mode fiber on sm_80).
+    `a_transposed`: a, of 16 bits, is [k, m]. It lies in shared memory (mode fiber: on sm_100), or in the pool, divided
+    along its columns among the wefts that multiply (mode fiber on sm_80).
 
     `plus` (mode fiber): acc = plus + a @ b.T. The chain accumulates in `plus`, and its last step writes acc; with
     `accumulate` False it begins from nothing and `plus` only holds what it adds up.

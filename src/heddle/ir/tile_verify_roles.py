@@ -70,10 +70,13 @@ def _transposable(program: tile.TileProgram, op: tile.Mma) -> None:
     """ldmatrix, wgmma and tcgen05.mma read shared memory across its rows; wefts take what ldmatrix has turned."""
     if program.mode != "fiber":
         return
+    if program.architecture == "sm_100" and isinstance(op.a, tile.SharedRef):
+        return
     turned = {pool.name for pool in program.pool if pool.read_by == "own" and pool.warp_grid == (1, GROUP_WARPS)}
     if program.architecture != "sm_80" or op.a not in turned:
         raise UserError(
-            "a transposed first operand of mode fiber is a pool tensor of sm_80 that is divided along its columns",
+            "a transposed first operand of mode fiber is a pool tensor of sm_80 that is divided along its columns, or "
+            "lies in shared memory of sm_100",
             where=op.where,
             hint=f"declare it with k.pool(..., wefts=(1, {GROUP_WARPS})) and load it from shared memory",
         )

@@ -320,7 +320,7 @@ class ComputeOps(DataOps):
         """Start acc += a @ b.T with a [m, k], b [n, k]; with `first=i` the iteration i = 0 overwrites acc.
 
         `transposed`: b is [k, n] and the product a @ b (16-bit types). `a_transposed`: a is a shared box [k, m] that
-        takes part as a.T (16-bit types), in mode fiber (sm_80) a pool tensor divided along its columns. `ctas` = 2
+        takes part as a.T (16-bit types), on sm_80 in mode fiber a pool tensor divided along its columns. `ctas` = 2
         (sm_100): a pair of CTAs, each with its own rows of a and acc, and half of the columns of the product in its b.
         Of 64 rows a CTA the accumulator is folded, [128, n / 2]: the right half of its columns lies below the left one.
         `plus` (mode fiber): acc = plus + a @ b.T, where the

@@ -1,8 +1,10 @@
 """Attention backward on B200 with FIBER: roles of wefts around tensor memory, first operands in shared registers.
 
 A FIBER-thread keeps 128 keys of a query head, 32 in each subpartition, and goes through the queries that see them, 64
-a step. K, V and K transposed are fragments in the pool; P and dS become fragments where they are computed. So of five
-products shared memory gives the second operands alone, and S and dP are free for the next product once they are read.
+a step. K and V are fragments in the pool; P and dS become fragments where they are computed. So of four products shared
+memory gives the second operands alone, and S and dP are free for the next product once they are read. At head size 128
+K transposed is a fragment, too, for dQ^T = K^T dS^T. A head of 64 elements does not fill the lanes of tensor memory:
+there dQ = dS K of both steps of a block takes both operands from shared memory.
 """
 
 from __future__ import annotations
@@ -10,7 +12,13 @@ from __future__ import annotations
 from heddle.kernels.attention.backward_shape import backward_flops
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_fiber_backward_compute import Changes, Weights
-from heddle.kernels.attention.sm100_fiber_backward_config import GROUP, FiberBackward100Config
+from heddle.kernels.attention.sm100_fiber_backward_config import (
+    GROUP,
+    LANES,
+    SHORT_CHUNK,
+    WEIGHT_CHUNK,
+    FiberBackward100Config,
+)
 from heddle.kernels.attention.sm100_fiber_backward_memory import Memory
 from heddle.kernels.attention.sm100_fiber_backward_out import Out
 from heddle.kernels.attention.sm100_fiber_backward_products import Products
@@ -24,6 +32,22 @@ OUT_REGISTERS = 44
 """Of those that bring gradients out: a part, and what is converted."""
 WEIGHT_REGISTERS, CHANGE_REGISTERS = 72, 68
 """Of those that compute P, and dS: two chunks, statistics, and what is rounded."""
+SHORT_WEIGHT_REGISTERS, SHORT_CHANGE_REGISTERS = 44, 60
+"""The same where two groups compute P; what is left is enough for the scheduler."""
+
+Computing = dict[str, tuple[Weights | Changes, int, int]]
+"""Code, window and registers of each role that computes."""
+
+
+def computing_roles(k: Builder, problem: AttentionProblem, memory: Memory) -> Computing:
+    """Return the roles that make P and dS: where products are short two make P, of every second step each."""
+    changes = Changes(k, problem, memory)
+    if memory.transposed:
+        weights = Weights(k, problem, memory, 0, WEIGHT_CHUNK)
+        return {"weights": (weights, 0, WEIGHT_REGISTERS), "changes": (changes, 0, CHANGE_REGISTERS)}
+    parts = [Weights(k, problem, memory, lane, SHORT_CHUNK) for lane in range(LANES)]
+    found: Computing = {f"weights{lane}": (parts[lane], lane, SHORT_WEIGHT_REGISTERS) for lane in range(LANES)}
+    return found | {"changes": (changes, 0, SHORT_CHANGE_REGISTERS)}
 
 
 @kernel
@@ -36,8 +60,9 @@ def attention_bwd_sm100_fiber(
     has = {name: any(values) for name, values in items.items()}
     memory = Memory(k, problem, config)
     products, out = Products(k, memory), Out(k, problem, memory)
-    weights, changes = Weights(k, problem, memory), Changes(k, problem, memory)
-    k.set_fiber_num(load=1, store=1, products=GROUP, weights=GROUP, changes=GROUP, out=GROUP, fragments=GROUP)
+    computing = computing_roles(k, problem, memory)
+    wefts = dict.fromkeys(("products", *computing, "out", "fragments"), GROUP)
+    k.set_fiber_num(load=1, store=1, **wefts)
 
     with k.role("load", window=1, registers=COPY_REGISTERS):
         for item in k.work():
@@ -48,12 +73,10 @@ def attention_bwd_sm100_fiber(
     with k.role("products", window=0, registers=COPY_REGISTERS):
         for item in k.work():
             products.run(item, has)
-    with k.role("weights", window=0, registers=WEIGHT_REGISTERS):
-        for item in k.work():
-            weights.run(item)
-    with k.role("changes", window=0, registers=CHANGE_REGISTERS):
-        for item in k.work():
-            changes.run(item)
+    for name, (part, window, registers) in computing.items():
+        with k.role(name, window=window, registers=registers):
+            for item in k.work():
+                part.run(item)
     with k.role("out", window=1, registers=OUT_REGISTERS):
         for item in k.work():
             out.run(item)

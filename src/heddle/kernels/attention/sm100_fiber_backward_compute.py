@@ -1,7 +1,8 @@
 """The wefts of the FIBER-native backward pass of B200 that compute, a key a lane: some P, others dS.
 
 As fragments, rounded, both pass to the products in the pool, and P to those that compute dS, too. So the exponentials
-of a step run beside the differences of the one before.
+of a step run beside the differences of the one before. At head size 64, where a step has half as many products, two
+groups make P, each of every second step.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from heddle.ir.warp_fiber import TENSOR_COLUMNS
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.kernels.attention.sm100_backward_config import ROWS
-from heddle.kernels.attention.sm100_fiber_backward_config import CHANGE_CHUNK, GROUP, LANES, STEP, WEIGHT_CHUNK
+from heddle.kernels.attention.sm100_fiber_backward_config import CHANGE_CHUNK, GROUP, LANES, STEP
 from heddle.kernels.attention.sm100_fiber_backward_memory import Memory, Steps
 from heddle.kernels.attention.softmax import LOG2_E
 from heddle.lang import Builder, Index, Item, RegisterHandle, TensorMemoryHandle
@@ -36,7 +37,7 @@ class Columns:
         return self.k.registers(f"{name}_{self.name}", (1, self.size), "fp32", warps=(GROUP, 1), spread="columns")
 
     def walk(self, source: TensorMemoryHandle, steps: Steps) -> Iterator[tuple[int, RegisterHandle, RegisterHandle]]:
-        """Yield (first column, columns, their statistics), the next chunk being under way; all are given back."""
+        """Yield (first column, columns, their statistics), the next chunk being under way; columns are given back."""
         size = self.size
         steps.known.wait(steps.ring)
         chunks = STEP // size
@@ -45,8 +46,6 @@ class Columns:
             if chunk + 1 < chunks:
                 self._load(source, steps, chunk + 1)
             yield chunk * size, self.taken[chunk % BUFFERS], self.statistics[chunk % BUFFERS]
-        steps.used.arrive(steps.ring)
-        steps.ring.advance()
 
     def _load(self, source: TensorMemoryHandle, steps: Steps, chunk: int) -> None:
         k, col, end = self.k, chunk * self.size, (chunk + 1) * self.size
@@ -57,16 +56,21 @@ class Columns:
 
 
 class Weights(Columns):
-    """P^T = 2^(S^T scale log2(e) - LSE), masked."""
+    """P^T = 2^(S^T scale log2(e) - LSE), masked, of all steps, or of those of a lane."""
 
-    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory) -> None:
-        super().__init__(k, problem, memory, "weights", WEIGHT_CHUNK)
+    def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory, first: int, size: int) -> None:
+        super().__init__(k, problem, memory, f"weights{first}", size)
+        self.first = first
 
     def run(self, item: Item) -> None:
-        """All steps of an item."""
-        for block in self.k.range(item.blocks, name="weighed"):
+        """All steps of an item; each group gives all statistics back, whosever step it is."""
+        memory, queries = self.memory, self.memory.queries
+        for block in self.k.range(item.blocks, name=f"weighed{self.first}"):
             for lane in range(LANES):
-                self.step(item, item.first + block * ROWS + lane * STEP, lane)
+                if lane % memory.apart == self.first:
+                    self.step(item, item.first + block * ROWS + lane * STEP, lane)
+                queries.used.arrive(queries.ring)
+                queries.ring.advance()
 
     def step(self, item: Item, query: Index, lane: int) -> None:
         """One step."""
@@ -75,10 +79,10 @@ class Weights(Columns):
         for col, scores, lse in self.walk(memory.scores[lane], memory.queries):
             self.mask(item, query + col, scores)
             k.elementwise("exp2_scaled_sub", scores, scores, lse, scalars=(scale,))
-            for weights in (memory.weights, memory.factors):
+            for weights in (memory.weights[lane], memory.factors[lane]):
                 k.elementwise("cast", weights.columns(col, self.size), scores)
-        k.set_busy_bit(memory.weights, "full")
-        k.set_busy_bit(memory.factors, "full")
+        k.set_busy_bit(memory.weights[lane], "full")
+        k.set_busy_bit(memory.factors[lane], "full")
 
     def mask(self, item: Item, query: Index, scores: RegisterHandle) -> None:
         """Leave out keys beyond the end and, if causal, queries before the key."""
@@ -104,24 +108,29 @@ class Changes(Columns):
     def run(self, item: Item) -> None:
         """All steps of an item."""
         for _ in self.k.range(item.blocks, name="changed"):
-            for _ in range(LANES):
-                self.step()
+            for lane in range(LANES):
+                self.step(lane)
 
-    def step(self) -> None:
+    def step(self, lane: int) -> None:
         """One step."""
-        k, memory, ring = self.k, self.memory, self.memory.change_ring
-        memory.gradient_issued.take()
-        memory.change_empty.wait(ring, flip=True)
-        for col, gradient, dpsum in self.walk(memory.gradient, memory.outputs):
+        k, memory, ring, outputs = self.k, self.memory, self.memory.change_ring, self.memory.outputs
+        place, factors, changes = lane % memory.change_steps, memory.factors[lane], memory.changes[lane]
+        memory.gradient_issued[lane].take()
+        if place == 0:
+            memory.change_empty.wait(ring, flip=True)
+        for col, gradient, dpsum in self.walk(memory.gradient[lane], outputs):
             rounded = self.rounded[col // self.size % BUFFERS]
             k.elementwise("sub", gradient, gradient, dpsum)
-            k.elementwise("cast", self.factors, memory.factors.columns(col, self.size))
+            k.elementwise("cast", self.factors, factors.columns(col, self.size))
             k.elementwise("mul", gradient, gradient, self.factors)
             k.elementwise("cast", rounded, gradient)
-            k.elementwise("copy", memory.changes.columns(col, self.size), rounded)
-            k.store(memory.change[ring].part(col=col, cols=self.size), rounded)
-        k.set_busy_bit(memory.factors, "empty")
-        k.set_busy_bit(memory.changes, "full")
-        k.fence()
-        memory.change_full.arrive(ring)
-        ring.advance()
+            k.elementwise("copy", changes.columns(col, self.size), rounded)
+            k.store(memory.change[ring].part(col=place * STEP + col, cols=self.size), rounded)
+        k.set_busy_bit(factors, "empty")
+        k.set_busy_bit(changes, "full")
+        if place + 1 == memory.change_steps:
+            k.fence()
+            memory.change_full.arrive(ring)
+            ring.advance()
+        outputs.used.arrive(outputs.ring)
+        outputs.ring.advance()

@@ -20,11 +20,12 @@ STEP = 64
 LANES = ROWS // STEP
 """Steps of a block, whose scores have a place each in tensor memory."""
 PART = 32
-"""Queries of dQ, or columns of dK and dV in fp32, on their way to global memory at a time."""
-WEIGHT_CHUNK, CHANGE_CHUNK = 16, 8
-"""Columns of S and of dP that a thread loads at a time."""
+"""Columns of tensor memory on their way to global memory at a time: of dQ (queries where it is transposed), and of dK
+and dV in fp32."""
+WEIGHT_CHUNK, SHORT_CHUNK, CHANGE_CHUNK = 16, 8, 8
+"""Columns that a thread loads at a time: of S, of S where two groups of wefts have registers for it, and of dP."""
 CHANGE_STAGES, ADDED_STAGES = 2, 2
-"""Steps of dS, and parts of dQ, in shared memory."""
+"""What a product for dQ takes of dS, and parts of dQ, in shared memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,16 @@ class FiberBackward100Config:
     def label(self) -> str:
         """Return a short name, as in `fiber 64x128 q4 do2 launch`."""
         return f"fiber {STEP}x{ROWS} q{self.queries} do{self.outputs} launch"
+
+
+def fills_lanes(problem: AttentionProblem) -> bool:
+    """Return whether dQ is made transposed: elements of a head in the 128 lanes of tensor memory."""
+    return problem.head_dim == ROWS
+
+
+def change_steps(problem: AttentionProblem) -> int:
+    """Return the steps of dS that a product for dQ takes: both of a block where queries are its rows."""
+    return 1 if fills_lanes(problem) else LANES
 
 
 def fiber_backward_items(problem: AttentionProblem) -> dict[str, list[int]]:
@@ -59,7 +70,8 @@ def fiber_backward_items(problem: AttentionProblem) -> dict[str, list[int]]:
 def shared_bytes(problem: AttentionProblem, config: FiberBackward100Config) -> int:
     """Return the shared memory of a FIBER-thread: K, V, steps of Q, dO and dS, statistics, what is on its way out."""
     rows = 2 * ROWS + (config.queries + config.outputs) * STEP
-    tiles = (rows * problem.head_dim + CHANGE_STAGES * STEP * ROWS) * problem.element_bytes
+    change = CHANGE_STAGES * change_steps(problem) * STEP * ROWS
+    tiles = (rows * problem.head_dim + change) * problem.element_bytes
     statistics = (config.queries + config.outputs) * STEP
-    added = ADDED_STAGES * PART * problem.head_dim
+    added = ADDED_STAGES * PART * ROWS
     return tiles + (statistics + added) * ACCUMULATOR_BYTES + BARRIER_BYTES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from heddle.ir.tile_refs import BarrierUse
 from heddle.kernels.attention.backward_tensors import GradientTensors
 from heddle.kernels.attention.shape import AttentionProblem
@@ -14,9 +16,12 @@ from heddle.kernels.attention.sm100_fiber_backward_config import (
     PART,
     STEP,
     FiberBackward100Config,
+    change_steps,
+    fills_lanes,
 )
 from heddle.lang import Builder, GlobalHandle, Index, Item, SharedBox
 
+Made = TypeVar("Made")
 STRIP_BYTES = 128
 """A bulk copy with the 128-byte swizzle moves boxes of at most 128 bytes a row."""
 
@@ -24,11 +29,17 @@ STRIP_BYTES = 128
 class Steps:
     """Steps of Q or dO in shared memory, which the wefts that multiply give back, and their row statistics.
 
-    `full`, `empty`: of a step; `known`, `used`: of its statistic. `ahead`: a second position in the same ring.
+    `full`, `empty`: of a step; `known`, `used`: of its statistic, which `readers` wefts give back. `ahead`: a second
+    position in the same ring.
     """
 
     def __init__(
-        self, memory: Memory, names: tuple[str, str], sources: tuple[GlobalHandle, GlobalHandle], stages: int
+        self,
+        memory: Memory,
+        names: tuple[str, str],
+        sources: tuple[GlobalHandle, GlobalHandle],
+        stages: int,
+        readers: int,
     ) -> None:
         k, (name, statistic) = memory.k, names
         self.memory, self.sources = memory, sources
@@ -38,7 +49,7 @@ class Steps:
         self.full = k.barrier(f"{name}_full", arrivals=1, stages=stages)
         self.empty = k.barrier(f"{name}_empty", arrivals=GROUP, stages=stages)
         self.known = k.barrier(f"{statistic}_full", arrivals=1, stages=stages)
-        self.used = k.barrier(f"{statistic}_empty", arrivals=GROUP, stages=stages)
+        self.used = k.barrier(f"{statistic}_empty", arrivals=readers, stages=stages)
 
     def load(self, item: Item, row: Index) -> None:
         """Start the copies of the step at `row` and of its statistic when their places are free."""
@@ -56,26 +67,30 @@ class Memory:
     """All memory of a FIBER-thread, and what orders its use.
 
     Pool: `keys`, `values` and `turned` (K transposed), fragments of the item; of a step P and dS (`weights`, `changes`)
-    for products, and P for dS (`factors`). Tensor memory: S of two steps, dP and dQ^T of one, dK and dV. Tokens, which
-    say that the last product has been issued: `issued` (S), `gradient_issued`, `dq_issued`, `dk_done`, `dv_done`.
-    mbarriers: `change` (dS in shared memory), `added` (a part of dQ on its way), `out` (of dK or dV).
+    for products, and P for dS (`factors`). Tensor memory: S of two steps, dP of one, dQ^T of one or dQ of a block, dK
+    and dV. Tokens, which say that the last product has been issued: `issued` (S), `gradient_issued`, `dq_issued`,
+    `dk_done`, `dv_done`. mbarriers: `change` (dS in shared memory), `added` (a part of dQ on its way), `out` (of dK or
+    dV). What a step has is listed by lane; at head size 128 both have one place for P, dP and dS, else each (`apart`).
     """
 
     def __init__(self, k: Builder, problem: AttentionProblem, config: FiberBackward100Config) -> None:
         self.k, self.problem, self.d, dtype = k, problem, problem.head_dim, problem.dtype
+        self.transposed, self.change_steps = fills_lanes(problem), change_steps(problem)
+        self.apart = 1 if self.transposed else LANES
         self.strip = min(STRIP_BYTES // problem.element_bytes, self.d)
         self.tensors = GradientTensors(k, problem)
         self.keys_shared, self.values_shared = (k.shared(name, (ROWS, self.d), dtype) for name in ("k", "v"))
         self.pair_full = k.barrier("kv_full", arrivals=1)
-        self.queries = Steps(self, ("q", "lse"), (self.tensors.q, self.tensors.lse), config.queries)
-        self.outputs = Steps(self, ("do", "dpsum"), (self.tensors.do, self.tensors.dpsum), config.outputs)
+        self.queries = Steps(self, ("q", "lse"), (self.tensors.q, self.tensors.lse), config.queries, self.apart * GROUP)
+        self.outputs = Steps(self, ("do", "dpsum"), (self.tensors.do, self.tensors.dpsum), config.outputs, GROUP)
         self._channels()
-        self.change = k.shared("ds", (ROWS, STEP), dtype, stages=CHANGE_STAGES)
+        self.change = k.shared("ds", (ROWS, self.change_steps * STEP), dtype, stages=CHANGE_STAGES)
         self.change_ring = k.ring("ds_ring", CHANGE_STAGES)
         self.change_full, self.change_empty = (
             k.barrier(f"ds_{name}", arrivals=GROUP, stages=CHANGE_STAGES) for name in ("full", "empty")
         )
-        self.added = k.shared("dq_parts", (PART, self.d), "fp32", stages=ADDED_STAGES, swizzle_bytes=0)
+        part = (PART, self.d) if self.transposed else (ROWS, PART)
+        self.added = k.shared("dq_parts", part, "fp32", stages=ADDED_STAGES, swizzle_bytes=0)
         self.added_ring = k.ring("dq_ring", ADDED_STAGES)
         self.added_full = k.barrier("dq_full", arrivals=GROUP, stages=ADDED_STAGES)
         self.added_empty = k.barrier("dq_empty", arrivals=1, stages=ADDED_STAGES)
@@ -86,7 +101,7 @@ class Memory:
             (ROWS, self.out_columns),
             "fp32" if shared else dtype,
             swizzle_bytes=0 if shared else STRIP_BYTES,
-            overlays=self.keys_shared,
+            overlays=self.values_shared,
         )
         self.out_ring = k.ring("out_ring", 1)
         self.out_full, self.out_empty = k.barrier("out_full", arrivals=GROUP), k.barrier("out_empty", arrivals=1)
@@ -95,16 +110,24 @@ class Memory:
         """What passes between wefts in the pool and in tensor memory."""
         k, dtype = self.k, self.problem.dtype
         self.keys, self.values = (k.pool(name, (ROWS, self.d), dtype)[0] for name in ("keys", "values"))
-        self.turned = k.pool("keys_turned", (self.d, ROWS), dtype)[0]
-        names = ("weights", "factors", "changes")
-        self.weights, self.factors, self.changes = (k.pool(name, (ROWS, STEP), dtype)[0] for name in names)
+        self.turned = k.pool("keys_turned", (self.d, ROWS), dtype)[0] if self.transposed else None
+        self.weights, self.factors, self.changes = (
+            self._by_lane([k.pool(f"{name}{i}", (ROWS, STEP), dtype)[0] for i in range(self.apart)])
+            for name in ("weights", "factors", "changes")
+        )
         self.scores = [k.tensor_memory(f"s{lane}", (ROWS, STEP), "fp32") for lane in range(LANES)]
-        self.gradient = k.tensor_memory("dp", (ROWS, STEP), "fp32")
-        self.dq = k.tensor_memory("dq", (self.d, STEP), "fp32")
+        self.gradient = self._by_lane([k.tensor_memory(f"dp{i}", (ROWS, STEP), "fp32") for i in range(self.apart)])
+        self.dq = k.tensor_memory("dq", (self.d, STEP) if self.transposed else (ROWS, self.d), "fp32")
         self.dk, self.dv = (k.tensor_memory(name, (ROWS, self.d), "fp32") for name in ("dk", "dv"))
         self.issued = [k.token(f"s{lane}_issued") for lane in range(LANES)]
-        self.gradient_issued, self.dq_issued = k.token("dp_issued"), k.token("dq_issued")
+        self.gradient_issued = self._by_lane([k.token(f"dp{i}_issued") for i in range(self.apart)])
+        self.dq_issued = k.token("dq_issued")
         self.dk_done, self.dv_done = k.token("dk_done"), k.token("dv_done")
+
+    @staticmethod
+    def _by_lane(made: list[Made]) -> list[Made]:
+        """Return what each lane has, of one for both or one for each."""
+        return [made[lane % len(made)] for lane in range(LANES)]
 
     def copy_in(self, box: SharedBox, source: GlobalHandle, item: Item, row: Index, barrier: BarrierUse) -> None:
         """Start the copies of a box of Q or dO."""
@@ -112,8 +135,9 @@ class Memory:
             self.k.tma_load(box.part(col=col, cols=self.strip), source[item.q_plane, row, col], barrier)
 
     def load(self, item: Item, has: dict[str, bool]) -> None:
-        """K and V, then Q two steps ahead of what is multiplied with P and dS, and dO one step."""
+        """K and V, then Q two steps ahead of what is multiplied with P and dS, and dO one step, or two as well."""
         k, queries, outputs = self.k, self.queries, self.outputs
+        early = self.apart
         self.pair_full.expect(bytes=2 * self.keys_shared.stage_bytes)
         for shared, source in ((self.keys_shared, self.tensors.k), (self.values_shared, self.tensors.v)):
             for col in range(0, self.d, self.strip):
@@ -121,33 +145,37 @@ class Memory:
                 k.tma_load(box, source[item.kv_plane, item.key, col], self.pair_full[:])
         queries.load(item, item.first)
         queries.load(item, item.first + STEP)
-        outputs.load(item, item.first)
+        for lane in range(early):
+            outputs.load(item, item.first + lane * STEP)
         if has["more"]:
             with k.when(item.more):
                 for block in k.range(item.more, name="loaded"):
                     row = item.first + block * ROWS
                     for lane in range(LANES):
                         queries.load(item, row + (ROWS + lane * STEP))
-                        outputs.load(item, row + (STEP + lane * STEP))
-        outputs.load(item, item.last)
+                        outputs.load(item, row + (early + lane) * STEP)
+        if early < LANES:
+            outputs.load(item, item.last)
 
     def fragments(self) -> None:
-        """K, V and K transposed from shared memory to the pool."""
+        """K, V and, where dQ is made with it, K transposed from shared memory to the pool."""
         k = self.k
         self.pair_full.wait()
         for fragments, shared in ((self.keys, self.keys_shared), (self.values, self.values_shared)):
             k.load(fragments, shared[:])
             k.set_busy_bit(fragments, "full")
-        k.load(self.turned, self.keys_shared[:], transposed=True)
-        k.set_busy_bit(self.turned, "full")
+        if self.turned is not None:
+            k.load(self.turned, self.keys_shared[:], transposed=True)
+            k.set_busy_bit(self.turned, "full")
 
     def store(self, item: Item) -> None:
         """Add parts of dQ to global memory, then copy dV and dK out (with shared heads: add them)."""
         k = self.k
         for block in k.range(item.blocks, name="stored"):
-            for part in range(ROWS // PART):
+            for part in range((ROWS if self.transposed else self.d) // PART):
                 self.added_full.wait(self.added_ring)
-                target = self.tensors.dq[item.q_plane, item.first + block * ROWS + part * PART, 0]
+                row, col = (part * PART, 0) if self.transposed else (0, part * PART)
+                target = self.tensors.dq[item.q_plane, item.first + block * ROWS + row, col]
                 k.tma_store(target, self.added[self.added_ring], reduce=True)
                 k.tma_store_wait(pending=0)
                 self.added_empty.arrive(self.added_ring, by="role")

@@ -11,15 +11,17 @@ from heddle.kernels.attention.sm100_fiber_backward import attention_bwd_sm100_fi
 from heddle.kernels.attention.sm100_fiber_backward_config import (
     FiberBackward100Config,
     fiber_backward_items,
+    fills_lanes,
     shared_bytes,
 )
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
-HEAD_DIM = 128
-"""dQ is made transposed, an element of a head in each lane of tensor memory."""
+HEAD_DIMS = (64, 128)
 LEAST = {"queries": 3, "outputs": 2}
 """Steps of Q and dO that are in use at a time."""
+SHORT_OUTPUTS = 4
+"""Steps of dO where dP is made two steps ahead."""
 TILE = (
     TileParameter("queries", int, "steps of 64 rows of Q in shared memory", "3 or more, as shared memory holds"),
     TileParameter("outputs", int, "steps of 64 rows of dO in shared memory", "2 or more, as shared memory holds"),
@@ -30,7 +32,7 @@ TILE = (
 def candidates(problem: AttentionProblem, machine: Machine) -> list[FiberBackward100Config]:
     """Return the one configuration. Raises UserError for what cannot be run."""
     _check_problem(problem)
-    return [FiberBackward100Config()]
+    return [FiberBackward100Config() if fills_lanes(problem) else FiberBackward100Config(outputs=SHORT_OUTPUTS)]
 
 
 def build(
@@ -43,10 +45,10 @@ def build(
 
 
 def _check_problem(problem: AttentionProblem) -> None:
-    if problem.dtype not in DTYPES or problem.head_dim != HEAD_DIM:
+    if problem.dtype not in DTYPES or problem.head_dim not in HEAD_DIMS:
         raise UserError(
-            f"the FIBER-native backward pass of sm_100 takes {', '.join(DTYPES)} and head size {HEAD_DIM}; got "
-            f"{problem.dtype!r} and {problem.head_dim}",
+            f"the FIBER-native backward pass of sm_100 takes {', '.join(DTYPES)} and head sizes "
+            f"{', '.join(map(str, HEAD_DIMS))}; got {problem.dtype!r} and {problem.head_dim}",
             hint="the modes simt and cuda-native run today's kernel",
         )
 

@@ -10,7 +10,7 @@ from heddle.lang import Builder, Item, TensorMemoryHandle, Token
 
 
 class Out:
-    """dQ^T step by step, where a lane has an element of a head, then dV and dK."""
+    """dQ^T step by step, where a lane has an element of a head, or dQ block by block; then dV and dK."""
 
     def __init__(self, k: Builder, problem: AttentionProblem, memory: Memory) -> None:
         self.k, self.problem, self.memory = k, problem, memory
@@ -20,20 +20,20 @@ class Out:
         """An item."""
         k, memory = self.k, self.memory
         for _ in k.range(item.blocks, name="taken"):
-            for _ in range(LANES):
+            for _ in range(LANES // memory.change_steps):
                 self.step()
         self.gradient(memory.dv, memory.dv_done)
         self.gradient(memory.dk, memory.dk_done, scale=self.problem.scale)
 
     def step(self) -> None:
-        """dQ^T of a step, a part of its queries at a time."""
+        """dQ^T of a step, a part of its queries at a time, or dQ of a block, a part of the head's elements."""
         k, memory, ring = self.k, self.memory, self.memory.added_ring
         memory.dq_issued.take()
-        for col in range(0, STEP, PART):
+        for col in range(0, STEP if memory.transposed else memory.d, PART):
             k.load(self.part, memory.dq[:].columns(col, PART))
             k.set_busy_bit(memory.dq[:].columns(col, PART), "empty")
             memory.added_empty.wait(ring, flip=True)
-            k.store(memory.added[ring], self.part, transposed=True, thread_order=True)
+            k.store(memory.added[ring], self.part, transposed=memory.transposed, thread_order=True)
             k.fence()
             memory.added_full.arrive(ring)
             ring.advance()

@@ -65,7 +65,7 @@ def _check(writer: RoleWriter, op: Mma) -> int:
             where=writer.where,
         )
     k = STEP_BYTES // dtype_bytes(writer.shared_tile(op.b.tile).dtype)
-    rows = op.a.rows if isinstance(op.a, SharedRef) else writer.layout(op.a).tile.rows
+    rows = _shared_rows(op, op.a) if isinstance(op.a, SharedRef) else writer.layout(op.a).tile.rows
     if rows != WEFT_ROWS * GROUP_WEFTS or op.depth % k or op.columns % 8 or op.columns > MAX_COLS:
         raise UserError(
             f"a product of {rows} rows over {op.depth} with {op.columns} columns; needs {WEFT_ROWS * GROUP_WEFTS} rows,"
@@ -83,6 +83,10 @@ def _check(writer: RoleWriter, op: Mma) -> int:
     return k
 
 
+def _shared_rows(op: Mma, a: SharedRef) -> int:
+    return a.cols if op.a_transposed else a.rows
+
+
 def fragment(writer: RoleWriter, op: Mma, step: int) -> Operand:
     """The registers of one k-step of A; RZ where it is in shared memory."""
     if not isinstance(op.a, str):
@@ -96,18 +100,23 @@ def _effect(writer: RoleWriter, op: Mma, step: int, k: int) -> int:
         mode = {"accumulate": 0}
     if op.b_transposed:
         mode["transposed"] = 1
+    if op.a_transposed:
+        mode["a_transposed"] = 1
     assert isinstance(op.acc, TmemRef)
-    reads = [_a_access(writer, op.a, step, k), b_access(writer, op, step, k)]
+    reads = [_a_access(writer, op, step, k), b_access(writer, op, step, k)]
     written = replace(writer.tmem_access(op.acc), rows=WEFT_ROWS, rank_row=WEFT_ROWS)
     return writer.effect("mma", reads, [written], **mode)
 
 
-def _a_access(writer: RoleWriter, a: object, step: int, k: int) -> Access:
-    if isinstance(a, SharedRef):
-        access = writer.shared_access(a)
-        return replace(access, col=access.col + step * k, cols=k, rows=WEFT_ROWS, rank_row=WEFT_ROWS)
-    assert isinstance(a, str)
-    return replace(writer.tile_band(a, 0), col=step * k, cols=k)
+def _a_access(writer: RoleWriter, op: Mma, step: int, k: int) -> Access:
+    if not isinstance(op.a, SharedRef):
+        assert isinstance(op.a, str)
+        return replace(writer.tile_band(op.a, 0), col=step * k, cols=k)
+    box = writer.shared_access(op.a)
+    if op.a_transposed:  # through the descriptor: rows of the box lie along the sum
+        row = box.row + step * k
+        return replace(box, row=row, rows=k, cols=WEFT_ROWS, rank_col=WEFT_ROWS, rank_cols=GROUP_WEFTS)
+    return replace(box, col=box.col + step * k, cols=k, rows=WEFT_ROWS, rank_row=WEFT_ROWS)
 
 
 def lower_load_tensor_memory(writer: RoleWriter, op: LoadTensorMemory) -> None:
