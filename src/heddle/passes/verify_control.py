@@ -79,10 +79,12 @@ class _Touched:
 
 
 def _touched(draft: Draft, registers: dict[int, int]) -> _Touched:
+    read = frozenset(places(draft.src, registers))
+    more = draft.accumulates or draft.after
     return _Touched(
-        frozenset(places(draft.src, registers)),
+        read,
         frozenset(places(draft.dst, registers)),
-        frozenset(places(draft.reads() + draft.after, registers)),
+        frozenset(places(draft.reads() + draft.after, registers)) if more else read,
         frozenset(places(draft.after_read, registers)),
     )
 
@@ -130,9 +132,10 @@ class _Replay:
             raise InternalError(f"{self.role.body.name}: wait mask {sorted(waited)}")
         if not waited:
             return
-        self.writes = {place: p for place, p in self.writes.items() if not p.counters & waited}
+        for place in [place for place, p in self.writes.items() if not waited.isdisjoint(p.counters)]:
+            del self.writes[place]
         for place in list(self.reads):
-            left = [p for p in self.reads[place] if not p.counters & waited]
+            left = [p for p in self.reads[place] if waited.isdisjoint(p.counters)]
             if left:
                 self.reads[place] = left
             else:
@@ -158,7 +161,9 @@ class _Replay:
     def _pending(self, place: Place, timed: Timing) -> _Pending | None:
         """The unfinished write of a register, unless the unit orders the two."""
         pending = self.writes.get(place)
-        return None if pending and in_order(self.timings[pending.producer], timed) else pending
+        if pending is None or in_order(self.timings[pending.producer], timed):
+            return None
+        return pending
 
     def _start(self, index: int, draft: Draft, timed: Timing) -> None:
         control = draft.control
