@@ -10,11 +10,11 @@ from heddle import sim
 from heddle.interp import random_schedule
 from heddle.interp.check import CheckReport, check
 from heddle.ir.warp import WarpProgram
+from heddle.kernels.attention.forward.sm90_fiber_config import FiberConfig
+from heddle.kernels.attention.forward.sm90_fiber_native import CODE
 from heddle.kernels.attention.raster import work_items
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_fiber_config import FiberConfig
-from heddle.kernels.attention.sm90_fiber_native import CODE
 from heddle.machine import Machine
 from heddle.passes import compile_program
 

@@ -10,7 +10,7 @@ from heddle import sim
 from heddle.interp import random_schedule
 from heddle.interp.check import CheckReport, check
 from heddle.ir.warp import WarpProgram
-from heddle.kernels.attention.backward_fp32_reference import reference
+from heddle.kernels.attention.backward.fp32_reference import reference
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine import Machine, machine
 from heddle.passes import compile_program

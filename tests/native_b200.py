@@ -10,10 +10,10 @@ import numpy as np
 from heddle import sim
 from heddle.interp.check import CheckReport, check
 from heddle.ir.warp import WarpProgram
+from heddle.kernels.attention.forward.sm100_fiber_config import FiberConfig
+from heddle.kernels.attention.forward.sm100_fiber_native import build, candidates
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm100_fiber_config import FiberConfig
-from heddle.kernels.attention.sm100_fiber_native import build, candidates
 from heddle.kernels.gemm.sm100_fiber import FiberGemm, gemm_sm100_fiber
 from heddle.machine import Machine, machine
 from heddle.passes import compile_program

@@ -10,7 +10,7 @@ from heddle import interp
 from heddle.errors import UserError
 from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import Instruction, WarpProgram
-from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
+from heddle.kernels.attention.backward.kernel import ATTENTION_BWD
 from heddle.machine import machine
 from heddle.pipeline import compile_kernel
 

@@ -14,7 +14,7 @@ from agreement import differences
 from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_text import parse_program, print_program
 from heddle.ir.warp_verify import verify
-from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
+from heddle.kernels.attention.backward.kernel import ATTENTION_BWD
 from heddle.machine import Machine, machine
 from heddle.passes import compile_program
 from heddle.pipeline import compile_kernel

@@ -12,9 +12,9 @@ from heddle import pipeline
 from heddle.errors import UserError
 from heddle.ir.tile import Op, Sync
 from heddle.ir.tile_text import parse_program, print_program
-from heddle.kernels.attention.backward_shape import BackwardConfig
+from heddle.kernels.attention.backward.shape import BackwardConfig
+from heddle.kernels.attention.backward.sm80_fa2_config import CONFIGS, bwd_work_items
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm80_fa2_bwd_config import CONFIGS, bwd_work_items
 from heddle.lang import Builder, kernel
 from heddle.machine import machine
 from heddle.study.checks import check

@@ -8,10 +8,10 @@ import pytest
 
 import heddle
 from heddle.errors import UserError
-from heddle.kernels.attention.backward_launches import fa3_launches
+from heddle.kernels.attention.backward.launches import fa3_launches
+from heddle.kernels.attention.backward.sm90_fa3_config import fa3_backward_config, shared_bytes
+from heddle.kernels.attention.backward.sm90_fa3_items import backward_items, section_planes
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm90_backward_config import fa3_backward_config, shared_bytes
-from heddle.kernels.attention.sm90_backward_items import backward_items, section_planes
 from heddle.machine import machine
 
 

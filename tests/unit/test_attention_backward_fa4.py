@@ -10,9 +10,9 @@ import pytest
 import heddle
 from heddle.errors import UserError
 from heddle.ir.warp import Instruction, WarpProgram
-from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
+from heddle.kernels.attention.backward.kernel import ATTENTION_BWD
+from heddle.kernels.attention.backward.sm100_fa4_config import Fa4BackwardConfig, backward_items, shared_bytes
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm100_backward_config import Fa4BackwardConfig, backward_items, shared_bytes
 from heddle.machine import machine
 from heddle.pipeline import compile_kernel
 

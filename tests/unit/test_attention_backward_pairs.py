@@ -9,14 +9,14 @@ import pytest
 
 import heddle
 from heddle.ir.warp import WarpProgram
-from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
-from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm100_backward_config import (
+from heddle.kernels.attention.backward.kernel import ATTENTION_BWD
+from heddle.kernels.attention.backward.sm100_fa4_config import (
     Fa4BackwardConfig,
     backward_items,
     pair_shared_bytes,
     registers,
 )
+from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine import machine
 from heddle.pipeline import compile_kernel
 from pair_mutants import killed, mutants, program

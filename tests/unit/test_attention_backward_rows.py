@@ -9,7 +9,7 @@ import pytest
 
 from heddle import pipeline
 from heddle.errors import UserError
-from heddle.kernels.attention.backward_reference import backward, group_sums
+from heddle.kernels.attention.backward.reference import backward, group_sums
 from heddle.kernels.attention.reference import attention
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.study.checks import check

@@ -10,8 +10,8 @@ from heddle.errors import UserError
 from heddle.ir.tile import Op, StoreShared, Sync
 from heddle.ir.tile_text import parse_program, print_program
 from heddle.ir.tile_verify import verify
+from heddle.kernels.attention.forward.sm80_fa2_config import fa2_work_items
 from heddle.kernels.attention.shape import AttentionConfig, AttentionProblem
-from heddle.kernels.attention.sm80_fa2_config import fa2_work_items
 from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
 from heddle.pipeline import tile_program, warp_program

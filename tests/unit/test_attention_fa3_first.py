@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from heddle.errors import UserError
+from heddle.kernels.attention.forward.sm90_fa3_first import items_of_first_release
 from heddle.kernels.attention.raster import work_items
-from heddle.kernels.attention.sm90_fa3_first import items_of_first_release
 from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
 from heddle.pipeline import compile_kernel, tile_program, warp_program

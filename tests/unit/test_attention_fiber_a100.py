@@ -14,9 +14,9 @@ from heddle.errors import UserError
 from heddle.interp.check import CheckReport, check
 from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_fiber import OWN, SUBPARTITIONS
+from heddle.kernels.attention.forward.sm80_fiber_native import SM80_FIBER
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm80_fiber_native import SM80_FIBER
 from heddle.machine import Machine, machine
 from heddle.passes import compile_program
 

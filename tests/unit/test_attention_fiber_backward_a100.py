@@ -12,8 +12,8 @@ from fiber_backward_a100 import checked, compiled, one_sm, problem
 from heddle import sim
 from heddle.errors import UserError
 from heddle.ir.warp_fiber import OWN
-from heddle.kernels.attention.sm80_fiber_backward_config import fiber_backward_items
-from heddle.kernels.attention.sm80_fiber_backward_native import CONFIGS, SM80_FIBER_BACKWARD
+from heddle.kernels.attention.backward.sm80_fiber_config import fiber_backward_items
+from heddle.kernels.attention.backward.sm80_fiber_native import CONFIGS, SM80_FIBER_BACKWARD
 from heddle.study import composites
 from heddle.study.checks import check
 from heddle.study.requests import Request, request

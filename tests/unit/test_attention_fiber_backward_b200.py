@@ -9,7 +9,7 @@ import pytest
 
 from fiber_backward_b200 import checked, compiled, one_sm, problem
 from heddle.errors import UserError
-from heddle.kernels.attention.sm100_fiber_backward_config import FiberBackward100Config, fiber_backward_items
+from heddle.kernels.attention.backward.sm100_fiber_config import FiberBackward100Config, fiber_backward_items
 from heddle.lang import Builder, kernel
 from heddle.passes.verify_channels import VerifyChannels
 from native_mutants import killed_by, mutants

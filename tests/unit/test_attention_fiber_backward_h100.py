@@ -10,8 +10,8 @@ import pytest
 from fiber_backward_h100 import checked, compiled, one_sm, problem
 from heddle import sim
 from heddle.errors import UserError
-from heddle.kernels.attention.sm90_fiber_backward_items import fiber_backward_items
-from heddle.kernels.attention.sm90_fiber_backward_native import SM90_FIBER_BACKWARD
+from heddle.kernels.attention.backward.sm90_fiber_items import fiber_backward_items
+from heddle.kernels.attention.backward.sm90_fiber_native import SM90_FIBER_BACKWARD
 from heddle.study import composites
 from heddle.study.checks import check
 from heddle.study.requests import Request, request

@@ -10,8 +10,8 @@ import pytest
 
 from heddle.errors import UserError
 from heddle.kernels.attention import passes
-from heddle.kernels.attention.backward_launches import BackwardStep
-from heddle.kernels.attention.backward_rows_kernel import PREPROCESS
+from heddle.kernels.attention.backward.launches import BackwardStep
+from heddle.kernels.attention.backward.rows_kernel import PREPROCESS
 from heddle.kernels.attention.kernel import PARAMETERS
 from heddle.kernels.attention.reference import packed
 from heddle.kernels.attention.shape import AttentionProblem

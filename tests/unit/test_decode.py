@@ -11,8 +11,8 @@ import pytest
 from heddle import interp, pipeline
 from heddle.errors import UserError
 from heddle.kernels._rounding import ceil_div
-from heddle.kernels.attention.decode_reference import parts, whole
-from heddle.kernels.attention.decode_shape import (
+from heddle.kernels.attention.decode.reference import parts, whole
+from heddle.kernels.attention.decode.shape import (
     DecodeProblem,
     split_count,
     split_count_fa3,

@@ -11,9 +11,9 @@ from heddle import sim
 from heddle.errors import UserError
 from heddle.ir.warp import RZ, Instruction, WarpProgram
 from heddle.ir.warp_fiber import OWN, TENSOR
+from heddle.kernels.attention.forward.sm100_fiber_config import work_items
+from heddle.kernels.attention.forward.sm100_fiber_native import build, candidates
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm100_fiber_config import work_items
-from heddle.kernels.attention.sm100_fiber_native import build, candidates
 from heddle.kernels.gemm.sm100_fiber import SLOTS, gemm_sm100_fiber
 from heddle.machine import machine
 from heddle.passes import compile_program

@@ -13,9 +13,9 @@ from heddle import sim
 from heddle.errors import UserError
 from heddle.interp.check import CheckReport, check
 from heddle.ir.warp import WarpProgram
+from heddle.kernels.attention.forward.sm100_fiber_phased import Exchange, build, candidates
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm100_fiber_phased import Exchange, build, candidates
 from heddle.machine import Machine
 from heddle.passes import compile_program
 from heddle.sim.result import SimResult

@@ -8,8 +8,8 @@ from typing import Any
 from heddle.errors import UserError, unknown_name
 from heddle.kernels._composite import Composite
 from heddle.kernels._kernel import Kernel
-from heddle.kernels.attention.backward_kernel import ATTENTION_BWD
-from heddle.kernels.attention.backward_rows_kernel import (
+from heddle.kernels.attention.backward.kernel import ATTENTION_BWD
+from heddle.kernels.attention.backward.rows_kernel import (
     CLEAR_KEYS,
     CONVERT,
     CONVERT_KEYS,
@@ -17,8 +17,8 @@ from heddle.kernels.attention.backward_rows_kernel import (
     PREPROCESS,
     PREPROCESS_FA3,
 )
-from heddle.kernels.attention.decode_attention import DECODE_ATTENTION
-from heddle.kernels.attention.decode_kernel import (
+from heddle.kernels.attention.decode.attention import DECODE_ATTENTION
+from heddle.kernels.attention.decode.kernel import (
     DECODE_COMBINE,
     DECODE_SPLIT,
     DECODE_SPLIT_FA3,

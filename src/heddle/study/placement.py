@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from heddle import sim
 from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
-from heddle.kernels.attention import sm80_fiber_native
+from heddle.kernels.attention.forward import sm80_fiber_native
+from heddle.kernels.attention.forward.sm80_fiber_config import fiber_items
+from heddle.kernels.attention.forward.sm80_fiber_placed import attention_sm80_fiber_placed
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.kernels.attention.sm80_fiber_config import fiber_items
-from heddle.kernels.attention.sm80_fiber_placed import attention_sm80_fiber_placed
 from heddle.kernels.gemm.sm80_fiber import FiberGemm80
 from heddle.kernels.gemm.sm80_fiber_placed import OWN_ROWS, PAPER, WEFTS, Placement, gemm_sm80_fiber_placed
 from heddle.machine.spec import Machine

@@ -14,15 +14,15 @@ from heddle.kernels._composite import Composite
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels._native import NativeKernels
 from heddle.kernels.attention.check import check_config, check_problem, complete_sizes
+from heddle.kernels.attention.forward.sm80_fa2 import FA2
+from heddle.kernels.attention.forward.sm90_fa3 import FA3
+from heddle.kernels.attention.forward.sm100_fa4 import FA4
 from heddle.kernels.attention.implementation import Implementation
 from heddle.kernels.attention.native import NATIVE
 from heddle.kernels.attention.parameters import SIZES
 from heddle.kernels.attention.passes import AttentionPasses
 from heddle.kernels.attention.reference import reference
 from heddle.kernels.attention.shape import TILE, AttentionConfig, AttentionProblem
-from heddle.kernels.attention.sm80_fa2 import FA2
-from heddle.kernels.attention.sm90_fa3 import FA3
-from heddle.kernels.attention.sm100_fa4 import FA4
 from heddle.machine.spec import Machine
 
 CURRENT: Mapping[str, Implementation] = {"sm_80": FA2, "sm_90": FA3, "sm_100": FA4}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from heddle.kernels._native import NativeKernels
-from heddle.kernels.attention.sm80_fiber_backward_native import SM80_FIBER_BACKWARD
-from heddle.kernels.attention.sm80_fiber_native import SM80_FIBER
-from heddle.kernels.attention.sm90_fiber_backward_native import SM90_FIBER_BACKWARD
-from heddle.kernels.attention.sm90_fiber_native import SM90_FIBER
-from heddle.kernels.attention.sm100_fiber_backward_native import SM100_FIBER_BACKWARD
-from heddle.kernels.attention.sm100_fiber_native import SM100_FIBER
+from heddle.kernels.attention.backward.sm80_fiber_native import SM80_FIBER_BACKWARD
+from heddle.kernels.attention.backward.sm90_fiber_native import SM90_FIBER_BACKWARD
+from heddle.kernels.attention.backward.sm100_fiber_native import SM100_FIBER_BACKWARD
+from heddle.kernels.attention.forward.sm80_fiber_native import SM80_FIBER
+from heddle.kernels.attention.forward.sm90_fiber_native import SM90_FIBER
+from heddle.kernels.attention.forward.sm100_fiber_native import SM100_FIBER
 
 NATIVE: NativeKernels = {"sm_80": SM80_FIBER, "sm_90": SM90_FIBER, "sm_100": SM100_FIBER}
 """What `heddle run attention --mode fiber` runs; an architecture that is not listed has none."""

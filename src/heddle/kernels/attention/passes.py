@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from heddle.errors import UserError
 from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._parameters import Parameter
-from heddle.kernels.attention.backward_launches import FORWARD_WITH_LSE, LAUNCHES, backward_launches
-from heddle.kernels.attention.gradients import gradients
+from heddle.kernels.attention.backward.gradients import gradients
+from heddle.kernels.attention.backward.launches import FORWARD_WITH_LSE, LAUNCHES, backward_launches
 from heddle.kernels.attention.reference import packed, unpacked
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine

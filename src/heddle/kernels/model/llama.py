@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._parameters import Parameter
-from heddle.kernels.attention.decode_attention import DECODE_ATTENTION
+from heddle.kernels.attention.decode.attention import DECODE_ATTENTION
 from heddle.kernels.attention.reference import packed
 from heddle.kernels.model.llama_pass import Pass, asked_pass, planes_of, rows_of
 from heddle.kernels.model.llama_reference import forward
