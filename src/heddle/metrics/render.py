@@ -5,7 +5,7 @@ All functions are pure: they return a renderable and print nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -122,21 +122,6 @@ def line_table(document: Document, top: int = 15) -> Table:
     for row in rows:
         place = f"{row['file'].rsplit('/', 1)[-1]}:{row['line']}"
         table.add_row(place, row["operation"], str(row["issued"]), percent(row["share"]), _reasons(row["stalls"]))
-    return table
-
-
-def instruction_table(document: Document, top: int | None = None) -> Table:
-    """Return the instructions in program order, or the `top` ones by warp cycles; needs `--profile`."""
-    rows: Sequence[Mapping[str, Any]] = document["by_instruction"]
-    if top is not None:
-        rows = sorted(rows, key=lambda row: -row["warp_cycles"])[:top]
-    table = _table("Instructions", "pc", "op", "line", "issued", "share", "why")
-    table.columns[-1].justify = "left"
-    for row in rows:
-        place = f"{row['file'].rsplit('/', 1)[-1]}:{row['line']}"
-        table.add_row(
-            str(row["pc"]), row["op"], place, str(row["issued"]), percent(row["share"]), _reasons(row["stalls"])
-        )
     return table
 
 

@@ -34,10 +34,6 @@ class Roofline:
         attainable = self.attainable_flops_per_cycle
         return self.achieved_flops_per_cycle / attainable if attainable else 0.0
 
-    def ridge(self, level: str) -> float:
-        """Intensity in FLOP/byte at which the compute roof meets the bandwidth of `level`."""
-        return self.intensity[level] * self.roofs["tensor"] / self.roofs[level]
-
 
 def roofline(result: SimResult, program: WarpProgram, machine: Machine, clock_mhz: float) -> Roofline:
     """Place a run under the roofs of its machine at an SM clock in MHz."""

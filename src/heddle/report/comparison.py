@@ -128,7 +128,8 @@ def steps(row: Row) -> Table:
         for form in ("baseline", "fiber"):
             cycles, share = step[f"{form}_cycles"], step[f"{form}_share"]
             cells += ["absent", ""] if cycles is None else [f"{cycles:,}", percent(share)]
-        table.add_row(step["name"], step["kernel"], *cells, _times(step["speedup"]))
+        kernels = " / ".join(dict.fromkeys((step["baseline_kernel"], step["kernel"])))
+        table.add_row(step["name"], kernels, *cells, _times(step["speedup"]))
     return table
 
 

@@ -27,7 +27,7 @@ class View:
 
     Scalars a warp (copies): `row`, `state`, `next_ok`, `reason`, `item`, `role`, `slot`, `warp`, `pc`. Lists of live
     views into the state, one a warp: `counters` (loops), `at_rest` (dependence counters), `stage`, `parity` (rings).
-    `mbarriers` is [CTA, element, (arrived, bytes, parity, count)]; `sm_next` the next busy cycle of each SM.
+    `mbarriers` is [CTA, element, (arrived, bytes, parity, count)].
     """
 
     def __init__(self, state: Array, extent: Extent) -> None:
@@ -78,9 +78,3 @@ class View:
         first = extent.base["mbarriers"]
         table = self._state[first : first + ctas * extent.mbarriers * c.B_WORDS]
         return table.reshape(ctas, extent.mbarriers, c.B_WORDS)[:, :, : c.B_COUNT + 1]
-
-    @property
-    def sm_next(self) -> Array:
-        """Next cycle in which something can happen on each SM."""
-        first = self._extent.base["next"]
-        return self._state[first : first + self._extent.sms]

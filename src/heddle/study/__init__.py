@@ -1,1 +1,1 @@
-"""Heddle package."""
+"""Questions asked of the simulator: which tile, clock, mapping; comparison, validation, exhibits, the store."""

@@ -228,8 +228,8 @@ def _steps(baseline: Row, fiber: Row | None) -> list[Row]:
             for form, step in (("baseline", old), ("fiber", new))
             for figure in ("cycles", "share")
         }
-        found.append({"name": name, "kernel": either["kernel"], **figures, "speedup": _ratio(old, new),
-                      "note": either["note"]})  # fmt: skip
+        kernels = {"kernel": either["kernel"], "baseline_kernel": (old or either)["kernel"]}
+        found.append({"name": name, **kernels, **figures, "speedup": _ratio(old, new), "note": either["note"]})
     return found
 
 

@@ -25,11 +25,6 @@ class TurnedTiles:
     stages: int
     cluster: int = 1
 
-    @property
-    def slice_bytes(self) -> int:
-        """Bytes of a slice of A in shared memory."""
-        return self.tokens * TILE_K * 2
-
     def items(self, problem: W4Problem, wave: int) -> dict[str, list[int]]:
         """Return the work items, one for the tiles of a cluster; `wave`: clusters that run at one time."""
         height, width = self.tokens, self.weights * self.cluster

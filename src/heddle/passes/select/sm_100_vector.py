@@ -15,7 +15,6 @@ from heddle.passes.select import elementwise as common
 from heddle.passes.select.exponential import emit_polynomial_pair
 from heddle.passes.select.writer import RoleWriter
 
-Pair = tuple[Operand, Operand]
 CHAINS = 4  # independent chains of a reduction over a row, so that latency is hidden
 PREDICATE_BITS = 7  # R2P moves up to seven bits of a register to predicates (CUDA binary utilities documentation)
 PACKED_STEPS: dict[str, tuple[str, str]] = {

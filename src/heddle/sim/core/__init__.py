@@ -1,1 +1,1 @@
-"""Heddle package."""
+"""The engine itself, in the subset of Python that `sim.native` compiles."""

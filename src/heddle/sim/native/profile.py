@@ -36,7 +36,6 @@ class Counts:
 
 
 Profile = Mapping[str, Counts]
-NOTHING: Profile = {}
 
 
 def digest_of(tree: ast.FunctionDef) -> str:

@@ -127,6 +127,13 @@ def check_fa4_backward(problem: AttentionProblem, config: Fa4BackwardConfig, mac
             f"FlashAttention 4 takes tiles of {ROWS} queries x {ROWS} keys; got {config.tile_m} x {config.tile_n}",
             hint=f"leave out tile_m and tile_n, or set both to {ROWS}",
         )
+    needed = pair_shared_bytes(problem) if config.pairs else shared_bytes(problem)
+    if needed > machine.shared_memory_bytes_per_cta:
+        raise UserError(
+            f"{config.label()} takes {needed} bytes of shared memory at head size {problem.head_dim}; a CTA of "
+            f"{machine.name} has {machine.shared_memory_bytes_per_cta}",
+            hint="take a machine with more, or a smaller head size",
+        )
 
 
 def backward_items(problem: AttentionProblem, config: Fa4BackwardConfig) -> dict[str, list[int]]:
