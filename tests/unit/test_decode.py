@@ -100,6 +100,30 @@ def test_the_count_of_splits_on_b200_is_that_of_flash_attention_4(tiles: int, bl
     assert split_count_fa4(tiles, 148, blocks) == expected
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kernel"),
+    [
+        ((1, 4, 4096), "decode_split"),  # both kernels cut 32 blocks into 32
+        ((1, 8, 4096), "decode_split_fa4"),  # 16 splits of two blocks; the code for A100 has 256 CTAs of one
+        ((1, 1, 32768), "decode_split_fa4"),  # 128 splits of two blocks in both
+        ((1, 1, 512), "decode_split"),  # FlashAttention 4 leaves four blocks whole
+        ((256, 4, 128), "decode_whole"),  # one block
+        ((16, 4, 4096), "decode_split_fa4"),
+    ],
+)
+def test_b200_takes_the_code_for_a100_where_a_cta_has_one_block(sizes: tuple[int, int, int], kernel: str) -> None:
+    """By cycles of both, docs/explanation/decode.md."""
+    names = ("batch", "heads_kv", "seqlen_kv")
+    assert launches("b200", heads_q=32, **dict(zip(names, sizes, strict=True)))[0][0] == kernel
+    assert "fa4" in launches("b200", heads_q=32, implementation="fa4", **dict(zip(names, sizes, strict=True)))[0][0]
+
+
+@pytest.mark.parametrize(("gpu", "head_dim"), [("h100", 128), ("b200", 256)])
+def test_flash_attention_4_is_refused_where_it_does_not_decode(gpu: str, head_dim: int) -> None:
+    with pytest.raises(UserError, match="FlashAttention 4 decodes on B200, head sizes 64 and 128; got"):
+        launches(gpu, **WHOLE, head_dim=head_dim, implementation="fa4")
+
+
 def test_keys_and_values_of_b200_fill_what_queries_and_sums_leave_of_shared_memory() -> None:
     """224 KB: O of a part in fp32 lies where Q of 128 elements was, beside Q of 64."""
     kernel, gpu = find_kernel("decode_split_fa4"), machine("b200")
@@ -149,8 +173,8 @@ def test_the_references_of_both_launches_make_that_of_the_whole() -> None:
         ("h100", {"num_splits": 2, "head_dim": 64, "dtype": "bf16"}),
         pytest.param("h100", {"num_splits": 2, "head_dim": 256, "seqlen_kv": 161}, marks=pytest.mark.slow),
         ("h200", {"num_splits": 2, "dtype": "fp8_kv", "seqlen_kv": 333}),
-        ("b200", {"num_splits": 3, "heads_q": 2, "heads_kv": 2}),
-        ("b200", {"seqlen_kv": 257}),
+        ("b200", {"num_splits": 3, "heads_q": 2, "heads_kv": 2, "implementation": "fa4"}),
+        ("b200", {"seqlen_kv": 257, "implementation": "fa4"}),
         pytest.param(
             "b200", {"num_splits": 2, "head_dim": 64, "dtype": "bf16", "seqlen_kv": 1030}, marks=pytest.mark.slow
         ),

@@ -90,7 +90,8 @@ def test_notes_on_baselines_name_kernels_parameters_and_values_that_exist() -> N
     ("llama", "b200", {"precision": "w4a16"}, ""),
     ("llama", "b200", {"phase": "decode"}, ""),
     ("decode_attention", "b200", {}, ""),
-    ("decode_attention", "b200", {"implementation": "fa2"}, "by default they are FlashAttention 4's"),
+    ("decode_attention", "b200", {"implementation": "fa2"}, "by default they are FlashAttention 4's where"),
+    ("decode_attention", "b200", {"implementation": "fa4"}, "by default they are the code for A100 where"),
     ("decode_split", "b200", {}, "decode_split_fa4"),
     ("decode_attention", "h100", {}, ""),
 ])  # fmt: skip

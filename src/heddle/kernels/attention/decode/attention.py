@@ -11,49 +11,25 @@ from numpy.typing import NDArray
 from heddle.errors import UserError
 from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._kernel import Parameter
-from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.check import complete_sizes
+from heddle.kernels.attention.decode.choice import CHOICES, chosen, split_number
 from heddle.kernels.attention.decode.fiber import HEAD_DIMS
-from heddle.kernels.attention.decode.fiber_sum import ROWS
 from heddle.kernels.attention.decode.kernel import (
     ARCHITECTURES,
     BATCH,
     DECODE_SPLIT,
-    DECODE_SPLIT_FA3,
     DECODE_SPLIT_FA4,
     DECODE_WHOLE,
-    DECODE_WHOLE_FA4,
     DTYPE,
     HEAD_DIM,
     HEADS_KV,
     HEADS_Q,
     KEYS,
-    DecodeSplit,
-    DecodeSplitFA3,
-    DecodeSplitFA4,
 )
 from heddle.kernels.attention.decode.reference import whole
-from heddle.kernels.attention.decode.shape import (
-    MOST_SPLITS,
-    DecodeProblem,
-    split_count,
-    split_count_fa3,
-    split_count_fa4,
-    used_splits,
-)
-from heddle.kernels.attention.decode.sm100_fa4 import HEAD_DIMS as FA4_HEAD_DIMS
+from heddle.kernels.attention.decode.shape import MOST_SPLITS, DecodeProblem
 from heddle.machine.spec import Machine
 
-KERNELS: Mapping[str, tuple[DecodeSplit, str]] = {
-    "sm_80": (DECODE_SPLIT, "attention_fa2"),
-    "sm_90": (DECODE_SPLIT_FA3, "attention"),
-    "sm_100": (DECODE_SPLIT_FA4, DECODE_WHOLE_FA4.name),
-}
-"""By architecture: the launch that goes through a part of the keys, and the kernel that goes through all.
-
-`mha_fwd_kvcache` of FlashAttention 2 forces its split kernel where a key is appended or the cache is paged or indexed
-(csrc/flash_attn/flash_api.cpp).
-"""
 DTYPE_ANY = Parameter(
     "dtype",
     str,
@@ -73,11 +49,10 @@ IMPLEMENTATION = Parameter(
     "implementation",
     str,
     "auto",
-    "of today's launches; fa2: the code for A100 on every GPU; auto: FlashAttention 3 and 4 on their GPUs (4: up to "
-    "head size 128)",
-    choices=("auto", "fa2"),
+    "of today's launches; fa2: the code for A100, on every GPU; fa4: on B200, up to head size 128; auto: the best "
+    "known: on H100 FlashAttention 3, on B200 fa2 where keys are few for each SM, else fa4",
+    choices=CHOICES,
 )
-OLDEST: tuple[DecodeSplit, str] = (DECODE_SPLIT, "attention_fa2")
 DTYPES_OF_O = {"fp8_e4m3": "bf16"}
 """Type of O where it is not that of Q."""
 
@@ -109,12 +84,12 @@ class DecodeAttention(Composite):
 
     def steps(self, machine: Machine, params: Mapping[str, Any], mode: str) -> tuple[Step, ...]:
         """Return the launches."""
-        split, whole_kernel = _kernels(machine, params)
+        split, whole_kernel = chosen(machine, params)
         both = {"batch": params["batch"], "head_dim": params["head_dim"], "dtype": _element(params, machine)}
         native = mode == "fiber" and _has_native(both)
         split = DECODE_SPLIT if native else split
         heads = {"heads_q": params["heads_q"], "heads_kv": params["heads_kv"], "seqlen_kv": params["seqlen_kv"]}
-        splits = _splits(split, {**both, **heads, "num_splits": 1}, params, machine, native)
+        splits = split_number(split, {**both, **heads, "num_splits": 1}, params, machine, native)
         if splits == 1 and not native:
             packed = {**heads, "heads_q": params["heads_kv"], "seqlen_q": params["heads_q"] // params["heads_kv"]}
             if split is DECODE_SPLIT_FA4 or (params["append"] and split is DECODE_SPLIT):
@@ -138,17 +113,10 @@ class DecodeAttention(Composite):
         return inputs, {f"{self.steps(machine, params, mode)[-1].name}.O": expected["O"]}
 
 
-def _kernels(machine: Machine, params: Mapping[str, Any]) -> tuple[DecodeSplit, str]:
-    """Return the launch that goes through a part of the keys, and the kernel that goes through all."""
-    found = KERNELS[machine.architecture]
-    wide = found[0] is DECODE_SPLIT_FA4 and params["head_dim"] not in FA4_HEAD_DIMS
-    return OLDEST if wide or params["implementation"] == "fa2" else found
-
-
 def _element(params: Mapping[str, Any], machine: Machine) -> str:
     """Return the type of Q, K and V in memory; raises UserError where no kernel of the machine takes it."""
     dtype = "fp8_e4m3" if params["dtype"] == "fp8_kv" else str(params["dtype"])
-    split, _ = _kernels(machine, params)
+    split, _ = chosen(machine, params)
     allowed = next(parameter.choices for parameter in split.parameters if parameter.name == "dtype")
     if dtype not in allowed:
         raise UserError(
@@ -161,27 +129,6 @@ def _element(params: Mapping[str, Any], machine: Machine) -> str:
 def _has_native(sizes: Mapping[str, Any]) -> bool:
     """Whether the FIBER-native kernel takes these types and head sizes; others run the steps of today."""
     return sizes["head_dim"] in HEAD_DIMS and sizes["dtype"] in DTYPE.choices
-
-
-def _splits(
-    split: DecodeSplit, one: Mapping[str, Any], params: Mapping[str, Any], machine: Machine, native: bool
-) -> int:
-    """Return the splits that have keys; `one`: parameters of the launch with all keys in one split.
-
-    `native`: with FIBER there is one FIBER-thread an SM, for which the rule of FlashAttention 3 fits.
-    """
-    if (asked := params["num_splits"]) == 1:
-        return 1
-    problem = split.problem(one)
-    if not asked and native:
-        asked = split_count_fa3(problem.planes * ceil_div(problem.group, ROWS), machine.sms, problem.blocks)
-    elif not asked and isinstance(split, DecodeSplitFA3):
-        asked = split_count_fa3(split.tiles(problem), machine.sms, problem.blocks)
-    elif not asked and isinstance(split, DecodeSplitFA4):
-        asked = split_count_fa4(split.tiles(problem), machine.sms, problem.blocks)
-    elif not asked:
-        asked = split_count(split.tiles(problem), machine.sms, problem.blocks, params["release"])
-    return used_splits(problem.blocks, asked)
 
 
 DECODE_ATTENTION = DecodeAttention()

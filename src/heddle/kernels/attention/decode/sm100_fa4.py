@@ -62,11 +62,12 @@ def _roles(k: Builder, problem: DecodeProblem, config: AttentionConfig, memory: 
 
 
 class TileMemory(Memory):
-    """Memory of a CTA with one tile of Q whose scores have one slot and whose O is not staged.
+    """Memory of a CTA with one work item, one tile of Q, one slot for its scores, and O that is not staged.
 
     `logs_global`: logarithms of sums, where there are several splits.
     """
 
+    several = False
     logs_global: GlobalHandle | None = None
 
     def has_early_scores(self) -> bool:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def load(k: Builder, config: AttentionConfig, memory: Memory, more: bool) -> None:
-    """Load Q, and K and V block by block from the last of the split to its first."""
+    """Load Q, and K and V block by block from the last of the split to its first; of the stages none is used yet."""
     memory.meet()
     for item in k.work():
-        memory.load_block(memory.k_global, item, item.last)
+        memory.load_block(memory.k_global, item, item.last, unused=True)
         memory.load_query(memory.tiles[0], item)
-        memory.load_block(memory.v_global, item, item.last)
+        memory.load_block(memory.v_global, item, item.last, unused=True)
         if more:
             with k.when(item.more):
                 for block in k.range(item.more, name="block"):
@@ -52,7 +52,6 @@ class InTurnProducts(Products):
                         self.release_block()
                         self.next_scores(tile)
                         memory.step.advance()
-            k.mma_commit(tile.query_empty[memory.item])
             memory.full.wait(memory.blocks)
             if has["more"]:
                 with k.when(item.more):
@@ -100,11 +99,10 @@ class SplitCorrection(Correction):
         self.written = memory
 
     def finish(self, tile: Tile, item: Item) -> None:
-        """Divide O by the sums and store it."""
-        k, memory = self.k, self.memory
+        """Divide O by the sums and store it; no other item's products wait for that."""
+        k = self.k
         self.take_sums(tile)
         for col in range(0, self.problem.head_dim, CORRECTION_COLUMNS):
             k.load(self.part, tile.output[:].columns(col, CORRECTION_COLUMNS))
             k.elementwise("mul", self.part, self.part, self.factor)
             k.store(self.written.output(item, col), self.part)
-        tile.weights_full.arrive(memory.step)

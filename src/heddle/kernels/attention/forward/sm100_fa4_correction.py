@@ -98,7 +98,8 @@ class Correction:
         k, memory = self.k, self.memory
         tile.stats_full.wait(memory.stats)
         memory.get_factor(tile, self.factor)
-        tile.stats_empty.arrive(memory.stats)
+        if memory.several:
+            tile.stats_empty.arrive(memory.stats)
         k.elementwise("max", self.factor, self.factor, scalars=(LEAST_SUM,))
         k.elementwise("reciprocal", self.factor, self.factor)
         tile.output_full.wait(memory.item)

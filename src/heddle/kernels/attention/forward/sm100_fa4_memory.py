@@ -19,9 +19,12 @@ class Tile:
     of P are written and O is rescaled. `weights_last`: the rest of P. `values_done` (of a single tile): the values of a
     block are added. `stats_full`: a row factor (or sum) is in shared memory (`pooled`: in registers that wefts share);
     `stats_empty`: it was read. `output_full`: O is complete; `staged`: it is in shared memory; `sent`: it has left it.
+    `again`: another work item follows, for which Q is given back (`query_empty`).
     """
 
-    def __init__(self, k: Builder, problem: AttentionProblem, keys: int, slots: int, index: int, pooled: bool) -> None:
+    def __init__(
+        self, k: Builder, problem: AttentionProblem, keys: int, slots: int, index: int, pooled: bool, again: bool
+    ) -> None:
         d, dtype = problem.head_dim, problem.dtype
         self.index = index
         self.query = k.shared(f"q{index}", (ROWS, d), dtype)
@@ -33,7 +36,8 @@ class Tile:
         )
         self.output = k.tensor_memory(f"o{index}", (ROWS, d), "fp32")
         self.query_full = k.barrier(f"q{index}_full", arrivals=1)
-        self.query_empty = k.barrier(f"q{index}_empty", arrivals=1)
+        if again:
+            self.query_empty = k.barrier(f"q{index}_empty", arrivals=1)
         self.scores_full = k.barrier(f"s{index}_full", arrivals=1, stages=slots)
         self.weights_full = k.barrier(f"p{index}_full", arrivals=2 * GROUP_WARPS, stages=slots)
         self.weights_last = k.barrier(f"p{index}_last", arrivals=GROUP_WARPS, stages=slots)
@@ -57,7 +61,10 @@ class Memory:
     `wefts`: the kernel is of mode fiber; `pooled`: row factors pass through registers that wefts share. Rings:
     `blocks` of K and V in turn; `step`: slots of scores, `ahead` the one that is computed next; `stats`, `item` and
     `values` have phases only. `early`: the next scores of a tile are made beside its softmax, in a slot of their own.
+    `several`: a CTA may have several work items; what makes memory ready for the next one is left out where not.
     """
+
+    several = True
 
     def __init__(
         self,
@@ -78,7 +85,9 @@ class Memory:
         self.k_global, self.v_global = (k.tensor(name, keys, problem.dtype) for name in ("K", "V"))
         self.early = self.has_early_scores()
         slots = 2 if self.early else 1
-        self.tiles = tuple(Tile(k, problem, config.tile_n, slots, index, pooled) for index in range(config.groups))
+        self.tiles = tuple(
+            Tile(k, problem, config.tile_n, slots, index, pooled, self.several) for index in range(config.groups)
+        )
         for tile in self.tiles:
             self.stage(tile, problem)
         self.block = k.shared("kv", (config.tile_n, self.d), problem.dtype, stages=config.stages)
@@ -124,15 +133,17 @@ class Memory:
 
     def load_query(self, tile: Tile, item: Item) -> None:
         """Start the copy of a tile of Q once the last one's scores are all computed."""
-        tile.query_empty.wait(self.item, flip=True)
+        if self.several:
+            tile.query_empty.wait(self.item, flip=True)
         tile.query_full.expect(self.item, bytes=tile.query.stage_bytes)
         for col in range(0, self.d, self.strip):
             source = self.q_global[item.q_plane, item.row + tile.index * ROWS, col]
             self.k.tma_load(tile.query[:].part(col=col, cols=self.strip), source, tile.query_full[self.item])
 
-    def load_block(self, source: GlobalHandle, item: Item, row: Index) -> None:
-        """Start the copy of a block of K or V into the next stage."""
-        self.empty.wait(self.blocks, flip=True)
+    def load_block(self, source: GlobalHandle, item: Item, row: Index, *, unused: bool = False) -> None:
+        """Start the copy of a block of K or V into the next stage; `unused`: nothing was in it."""
+        if not unused:
+            self.empty.wait(self.blocks, flip=True)
         self.full.expect(self.blocks, bytes=self.block.stage_bytes)
         for col in range(0, self.d, self.strip):
             box = self.block[self.blocks].part(col=col, cols=self.strip)

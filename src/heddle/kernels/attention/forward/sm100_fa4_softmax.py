@@ -46,7 +46,8 @@ class Softmax:
     def run(self, item: Item, has: dict[str, bool]) -> None:
         """One work item: the last block with masks, then blocks with masks, with rescaling, and with neither."""
         k, tile_n = self.k, self.config.tile_n
-        self.tile.stats_empty.wait(self.memory.stats, flip=True)
+        if self.memory.several:
+            self.tile.stats_empty.wait(self.memory.stats, flip=True)
         self.step(item, item.last, first=True)
         if has["masked"]:
             with k.when(item.masked):
