@@ -87,6 +87,17 @@ def test_what_a_missing_step_adds_is_not_made_up() -> None:
     assert parts_of_gain({"+DP +FS": 1.25, "+DP +FS +RS": 1.5}) == {"DP": None, "FS": None, "RS": 0.5}
 
 
+def test_a_step_of_which_launches_run_as_today_says_nothing_of_its_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [result(cycles) for cycles in (900, 800, 700, 500)]
+    rows[2]["notes"].append("step gate_up has no FIBER-native kernel without registers shared: it runs as today")
+    forms = tuple(Form(step, row) for step, row in zip(STEPS, rows, strict=True))
+    monkeypatch.setattr(utilization, "ablation", lambda *asked: Ablation(result(1000), forms))
+    [row] = study(workloads("a100")[:1], jobs=1)
+    assert [form["in_part"] for form in row["forms"]] == [False, False, True, False]
+    assert row["parts_of_gain"] == {"DP": pytest.approx(0.25), "FS": None, "RS": None}
+    assert view._speedup(row["forms"][2]) == "1.43x in part"
+
+
 @pytest.mark.parametrize(("kernel", "params", "stated"), [
     ("ffn", {"model": "llama-3-8b", "tokens": 4096}, {"FS": 0.69}),
     ("ffn", {"model": "llama-3-8b", "tokens": 4096, "weights": "awq"}, {}),

@@ -56,6 +56,12 @@ def speedups(found: Ablation) -> dict[str, float]:
     return {form.step.name: found.baseline["cycles"] / form.row["cycles"] for form in found.forms if form.row}
 
 
+def in_part(found: Ablation, form: Form) -> bool:
+    """Whether launches of a sequence run as today in a step that have a FIBER-native kernel with all of FIBER."""
+    whole = found.forms[-1].row
+    return bool(form.row and whole and set(form.row.get("notes", ())) - set(whole.get("notes", ())))
+
+
 def parts_of_gain(speedup: Mapping[str, float]) -> dict[str, float | None]:
     """Return which share of the gain of all of FIBER each feature adds, None where that cannot be said.
 

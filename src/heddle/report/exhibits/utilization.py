@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ PIPES = ("tensor", "sfu", "fma", "alu")
 """The compute pipelines of the table; the JSON has all."""
 SHORT = {step.name: step.short for step in STEPS}
 """What stands in the name of the machine of a step."""
+LAUNCH = re.compile("^step [^ ]+ ")
+"""Which launch of a sequence runs as today: all with the same reason share a line."""
 STALLS = ("memory", "pipes and register ports", "products", "synchronisation")
 
 
@@ -36,10 +39,17 @@ def _gains(title: str, rows: list[Mapping[str, Any]]) -> RenderableType:
         if "failed" in row:
             made.add_row(row["workload"], row["gpu"], *[""] * (len(names) + 3), row["failed"])
             continue
-        speedups = [f"{form['speedup']:.2f}x" if form["speedup"] else "-" for form in row["forms"]]
+        speedups = [_speedup(form) for form in row["forms"]]
         parts = [percent(share) if share is not None else "-" for share in row["parts_of_gain"].values()]
         made.add_row(row["workload"], row["gpu"], *speedups, *parts, _paper(row["paper"]))
     return made
+
+
+def _speedup(form: Mapping[str, Any]) -> str:
+    """Its speed-up, "in part" where launches run as today that have a FIBER-native kernel only with more features."""
+    if not form["speedup"]:
+        return "-"
+    return f"{form['speedup']:.2f}x{' in part' if form['in_part'] else ''}"
 
 
 def _paper(stated: Mapping[str, Any]) -> str:
@@ -74,14 +84,14 @@ def _cells(form: Mapping[str, Any]) -> Iterator[str]:
 
 def _reasons(rows: list[Mapping[str, Any]]) -> Iterator[str]:
     """Say what is missing, and which steps of a sequence run as today: each reason once, with what it is about."""
-    about: dict[str, dict[str, list[str]]] = {}
+    about: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows:
         for form in row.get("forms", []):
             for reason in (form["absent"], *form.get("notes", [])):
                 if reason:
-                    text = reason.removesuffix(f" ({row['gpu']}+{SHORT[form['features']]})")
+                    text = LAUNCH.sub("a launch ", reason.removesuffix(f" ({row['gpu']}+{SHORT[form['features']]})"))
                     where = f"{row['workload']} ({row['gpu']})"
-                    about.setdefault(text, {}).setdefault(form["features"], []).append(where)
+                    about.setdefault(text, {}).setdefault(form["features"], {})[where] = None
     for text, steps in about.items():
         found = "; ".join(f"{step}: {', '.join(names)}" for step, names in steps.items())
         yield f"{found}: {text}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from heddle.errors import HeddleError
 from heddle.metrics.render import own_pipes
-from heddle.study.ablation import ablation, parts_of_gain, speedups
+from heddle.study.ablation import ablation, in_part, parts_of_gain, speedups
 from heddle.study.compare_all import Case, all_cases
 from heddle.study.exhibits._exhibit import Answer, Exhibit
 from heddle.study.exhibits.fig2b import stack
@@ -54,6 +54,7 @@ def _row(case: Case) -> dict[str, Any]:
             "meaning": form.step.meaning,
             "absent": form.absent,
             "speedup": speedup.get(form.step.name),
+            "in_part": in_part(found, form),
             **({} if form.row is None else counters(form.row)),
         }
         for form in found.forms
@@ -63,9 +64,14 @@ def _row(case: Case) -> dict[str, Any]:
         **named,
         "baseline": counters(found.baseline),
         "forms": forms,
-        "parts_of_gain": parts_of_gain(speedup),
+        "parts_of_gain": parts_of_gain({form["features"]: form["speedup"] for form in forms if _tells(form)}),
         "paper": ablation_figures(case.kernel, case.machine.architecture, complete),
     }
+
+
+def _tells(form: Mapping[str, Any]) -> bool:
+    """Whether a step says what its features give: it has a result, of all that FIBER has a kernel for."""
+    return form["speedup"] is not None and not form["in_part"]
 
 
 def counters(result: Mapping[str, Any]) -> dict[str, Any]:
