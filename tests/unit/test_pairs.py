@@ -74,6 +74,51 @@ def test_a_copy_to_the_peer_signals_the_peer() -> None:
 
 
 @kernel
+def send(k: Builder, *, first: bool, wait: bool, last: bool) -> None:
+    """Each CTA sends a tile to the other one, with or without cluster barriers at the ends and a wait."""
+    k.cluster_size = 2
+    k.work_items({"row": [0]}, clusters=1, schedule="launch")
+    x, y = (k.tensor(name, (2 * SIZE, SIZE), "fp16", role=r) for name, r in (("X", "input"), ("Y", "output")))
+    source, target = (k.shared(name, (SIZE, SIZE), "fp16") for name in ("source", "target"))
+    full, received = k.barrier("full", arrivals=1), k.barrier("received", arrivals=1)
+    with k.role("mover", warps=1, registers=64):
+        if first:
+            k.cluster_sync()
+        for item in k.work():
+            row = item.row + k.cta_rank * SIZE
+            full.expect(bytes=source.stage_bytes)
+            k.tma_load(source[:], x[row, 0], full.use(None))
+            full.wait()
+            received.expect(bytes=target.stage_bytes, cta="peer")
+            k.copy_to_peer(target[:], source[:], received.use(None, cta="peer"))
+            k.tma_store(y[row, 0], source[:])
+            k.tma_store_wait(pending=0)
+            if wait:
+                received.wait()
+        if last:
+            k.cluster_sync()
+
+
+@pytest.mark.parametrize(
+    ("first", "wait", "last", "kinds"),
+    [
+        (True, True, True, set()),
+        (False, True, True, {"peer may not have begun"}),
+        (True, True, False, {"exit during copy to the peer"}),  # the receiver knows, the sender does not
+        (True, False, True, {"exit during copy to the peer"}),
+        (True, False, False, {"exit during copy to the peer"}),
+    ],
+)
+def test_a_copy_lies_between_the_peers_begin_and_both_ends(
+    first: bool, wait: bool, last: bool, kinds: set[str]
+) -> None:
+    values = np.random.default_rng(0).standard_normal((2 * SIZE, SIZE)).astype(np.float16)
+    program = compile_program(send.build("sm_90", first=first, wait=wait, last=last), machine("h100"))
+    found = interp.check(program, machine("h100"), {"X": values}, {"Y": values.astype(np.float64)})
+    assert {hazard.kind for hazard in found.hazards} == kinds
+
+
+@kernel
 def exchange_of(k: Builder, shape: tuple[int, int], cols: int, cluster: int) -> None:
     """A copy of the first columns of a tile to the peer."""
     k.cluster_size = cluster

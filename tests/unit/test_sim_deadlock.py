@@ -59,3 +59,13 @@ def test_missing_bytes_are_counted() -> None:
     p = program(op("SYNCS.EXPECT", bytes=512, barrier=full), op("SYNCS.TRYWAIT", barrier=full), EXIT,
                 barriers=(Barrier(name="full", count=1, arrivals=1),))  # fmt: skip
     assert "1 of 1 arrivals, 512 bytes outstanding" in text_of(p)
+
+
+def test_the_copies_to_the_peer_are_among_what_could_end_a_wait() -> None:
+    p = program(
+        op("UBLKCP.S.S", bytes=512, barrier=BarrierRef(name="full", cta="peer")), EXIT,
+        op("SYNCS.TRYWAIT", barrier=BarrierRef(name="full")), EXIT,
+        roles=(role(0, 1, name="sender"), role(2, 1, first=1, name="receiver")),
+        cluster_size=2, barriers=(Barrier(name="full", count=1, arrivals=1),),
+    )  # fmt: skip
+    assert "it needs role 'sender' (UBLKCP.S.S at pc 0, kernel.py:100 (UBLKCP.S.S))" in text_of(p)

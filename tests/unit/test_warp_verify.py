@@ -76,6 +76,16 @@ BAD = [
     ("full(ring=stages) by", "ful(ring=stages) by", "unknown barrier 'ful'; declared: empty, full"),
     ("full count=2", "full count=1", "element 1 of barrier 'full', which has 1 elements"),
     ("full(ring=stages) source", "full(ring=stages, cta=leader) source", "a warp can wait on its own CTA's only"),
+    (
+        "UTMALDG bytes=4096 stream=a_tiles barrier",
+        "UBLKCP.S.S bytes=4096 barrier",
+        "UBLKCP.S.S signals the barrier of CTA 'own'; needs cta=peer",
+    ),
+    (
+        "full(ring=stages) by=role advance",
+        "full(ring=stages, cta=peer) by=role advance",
+        "UTMALDG signals the barrier of CTA 'peer'; needs own, leader or all",
+    ),
     ("stream=a_tiles", "stream=b_tiles", "unknown stream 'b_tiles'"),
     ("stream=a_tiles", "stream=c_tiles", "UTMALDG on stream 'c_tiles', whose direction is store; needs load"),
     ("stream=a_tiles", "stream=a_tiles(part=2, parts=2)", "part 2 of 2 of stream 'a_tiles'"),
@@ -130,6 +140,14 @@ def test_broken_rule_is_named(old: str, new: str, message: str | None) -> None:
         assert not found
     else:
         assert any(message in text for text in found), found
+
+
+def test_the_barrier_of_the_peer_needs_clusters_of_even_size() -> None:
+    text = TEXT.replace("SYNCS.ARRIVE barrier=empty(ring=stages)", "SYNCS.ARRIVE barrier=empty(ring=stages, cta=peer)")
+    refused = "the barrier of the peer in clusters of {}; needs pairs of CTAs"
+    for size in (1, 2, 3, 4):
+        found = messages(text.replace("cluster_size=2", f"cluster_size={size}"))
+        assert any(refused.format(size) in problem for problem in found) == bool(size % 2), found
 
 
 def test_message_names_counter_opcode_and_source_line() -> None:

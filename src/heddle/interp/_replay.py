@@ -14,6 +14,7 @@ from heddle.interp._channels import Channels
 from heddle.interp._clocks import Knowledge, Layout, Source
 from heddle.interp._effects import Doing, Effects
 from heddle.interp._events import ASYNCHRONOUS_UNITS, WARPS_PER_GROUP, completion_cycles
+from heddle.interp._peers import Peers
 from heddle.interp._sync import Meetings, PhaseBarriers, Semaphores
 from heddle.interp._warps import Cta, House, Warp
 from heddle.interp.hazards import Site
@@ -35,6 +36,7 @@ class Replay:
         self.phases = PhaseBarriers(program, self.house)
         self.meetings = Meetings(self.house, self.layout)
         self.semaphores = Semaphores(program, self.layout)
+        self.peers = Peers(program, self.layout, effects.hazards)
         self.channels = Channels(program, self.layout) if program.mode == "fiber" else None
         self.completions = {key: deque(cycles) for key, cycles in completion_cycles(log).items()}
         self.pending: dict[tuple[int, ...], deque[Doing]] = {}
@@ -47,12 +49,12 @@ class Replay:
             Unit.WGMMA_COMMIT: lambda warp, _i, _d: warp.matrix.close(),
             Unit.WGMMA_WAIT: lambda warp, i, _d: self._wait(warp, i, Source.MATRIX),
             Unit.BULK_LOAD: self._bulk_load,
-            Unit.BULK_PEER: self._bulk_load,
+            Unit.BULK_PEER: self._bulk_peer,
             Unit.BULK_STORE: self._bulk_store,
             Unit.BULK_COMMIT: lambda warp, _i, _d: warp.bulk.close(),
             Unit.BULK_WAIT: lambda warp, i, _d: self._wait(warp, i, Source.BULK_GROUPS),
-            Unit.MBARRIER_EXPECT: lambda warp, i, _d: self.phases.arrive(warp, i, warp.release()),
-            Unit.MBARRIER_ARRIVE: lambda warp, i, _d: self.phases.arrive(warp, i, warp.release()),
+            Unit.MBARRIER_EXPECT: self._arrive,
+            Unit.MBARRIER_ARRIVE: self._arrive,
             Unit.MBARRIER_WAIT: lambda warp, i, _d: self.phases.wait(warp, i),
             Unit.BARRIER_SYNC: lambda warp, i, _d: self.meetings.named(warp, i, waits=True),
             Unit.BARRIER_ARRIVE: lambda warp, i, _d: self.meetings.named(warp, i, waits=False),
@@ -154,6 +156,15 @@ class Replay:
         doing.proxy = True
         self._await(doing)
 
+    def _bulk_peer(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
+        self.peers.reach(warp, instruction, doing)
+        self.peers.send(doing)
+        self._bulk_load(warp, instruction, doing)
+
+    def _arrive(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
+        self.peers.reach(warp, instruction, doing)
+        self.phases.arrive(warp, instruction, warp.release())
+
     def _bulk_store(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
         warp.bulk.issued += 1
         warp.last_bulk_store = doing.pc
@@ -219,10 +230,9 @@ class Replay:
     def _exit(self, warp: Warp, doing: Doing) -> None:
         component = self.layout.of_warp(warp.cta.rank, warp.index, Source.BULK_GROUPS)
         if warp.last_bulk_store >= 0 and not warp.knowledge.knows(warp.cta.cluster.number, component, warp.bulk.issued):
-            effect = self.program.instructions[warp.last_bulk_store].effect
-            label = self.program.effects[effect].reads[0].object if effect is not None else "shared memory"
             site = Site(doing.pc, warp.cta.sm, warp.cta.slot, warp.index)
-            self.effects.hazards.unfinished(label, warp.last_bulk_store, site, doing.begin)
+            self.effects.hazards.unfinished(warp.last_bulk_store, site, doing.begin)
+        self.peers.exit(doing)
         self.house.exit(warp)
 
     def _await(self, doing: Doing) -> None:
@@ -246,6 +256,7 @@ class Replay:
         if self.house.opcodes[pc].unit in (Unit.BULK_LOAD, Unit.BULK_PEER):
             receiver = doing.warp.cta.cluster.ctas[rank]
             self.phases.mark_copy(doing, instruction, receiver)
+            self.peers.land(doing, receiver)
         if instruction.effect is not None:
             if receiver is doing.warp.cta:
                 self.effects.perform(doing)

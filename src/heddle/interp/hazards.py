@@ -142,19 +142,37 @@ class HazardList:
         text = f"hazard: {kind} {_region(array, touch.box)} of an array of {shape}: {self._made(touch)}"
         self._add((kind, array.description.name, touch.site.pc), kind, array, text, (touch,))
 
-    def unfinished(self, label: str, store_pc: int, exit_site: Site, cycle: int) -> None:
-        """Report a warp that ends without having waited for its bulk stores to read shared memory."""
-        kind = "exit during bulk store"
-        if (key := (kind, label, store_pc, exit_site.pc)) in self.found:
-            self.found[key].times += 1
-            return
+    def unfinished(self, store_pc: int, exit_site: Site, cycle: int, *, copy: bool = False) -> None:
+        """Report a warp that ends without knowing that its bulk stores have read shared memory.
+
+        `copy`: a CTA that ends without knowing that a copy from it to its peer, or from there to it, has landed.
+        """
+        kind = "exit during copy to the peer" if copy else "exit during bulk store"
+        effect = self.program.instructions[store_pc].effect
+        label = self.program.effects[effect].reads[0].object if effect is not None else "shared memory"
         lines = (place_of(self.program, store_pc), place_of(self.program, exit_site.pc))
+        advice = (
+            "wait until it has landed, and let both CTAs know that (a cluster barrier after the wait)"
+            if copy
+            else "wait for the store's reads"
+        )
         text = (
             f"hazard: {kind} from {label}: issued by {lines[0]}, exit at {lines[1]}"
             f" (SM {exit_site.sm}, slot {exit_site.slot}, warp {exit_site.warp}, cycle {cycle});"
-            " wait for the store's reads before the end, shared memory is given away there"
+            f" {advice} before the end, shared memory is given away there"
         )
-        self.found[key] = Hazard(kind, label, text, lines, cycle)
+        self._count((kind, label, store_pc, exit_site.pc), Hazard(kind, label, text, lines, cycle))
+
+    def too_early(self, barrier: str, site: Site, cycle: int) -> None:
+        """Report a signal or copy to a CTA of which the warp does not know whether it has begun."""
+        kind = "peer may not have begun"
+        line = place_of(self.program, site.pc)
+        text = (
+            f"hazard: {kind}: {line} signals its barrier {barrier}"
+            f" (SM {site.sm}, slot {site.slot}, warp {site.warp}, cycle {cycle});"
+            " meet at a cluster barrier first"
+        )
+        self._count((kind, barrier, site.pc), Hazard(kind, barrier, text, (line,), cycle))
 
     def missing_fence(self, array: TileArray, old: Touch, new: Touch) -> None:
         """Report a shared store that an asynchronous unit reads without a proxy fence between."""
@@ -166,11 +184,14 @@ class HazardList:
         self._add((kind, array.description.name, old.site.pc, new.site.pc), kind, array, text, (old, new))
 
     def _add(self, key: tuple[object, ...], kind: str, array: TileArray, text: str, touches: tuple[Touch, ...]) -> None:
+        lines = tuple(place_of(self.program, touch.site.pc) for touch in touches)
+        self._count(key, Hazard(kind, array.description.name, text, lines, max(t.begin for t in touches)))
+
+    def _count(self, key: tuple[object, ...], hazard: Hazard) -> None:
         if key in self.found:
             self.found[key].times += 1
-            return
-        lines = tuple(place_of(self.program, touch.site.pc) for touch in touches)
-        self.found[key] = Hazard(kind, array.description.name, text, lines, max(t.begin for t in touches))
+        else:
+            self.found[key] = hazard
 
     def _made(self, touch: Touch) -> str:
         site = touch.site

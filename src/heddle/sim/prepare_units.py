@@ -130,6 +130,14 @@ def _bulk_peer(row: Row, program: WarpProgram, machine: Machine, pc: int, names:
             f"a copy to the other CTA of a pair at pc {pc}, but clusters have {program.cluster_size} CTAs",
             where=where_is(program, pc),
         )
+    if machine.cluster_bytes_per_cycle <= 0:
+        raise UserError(
+            f"a copy to the other CTA of a pair at pc {pc}, but machine field cluster_bytes_per_cycle of "
+            f"{machine.name} is {machine.cluster_bytes_per_cycle:g}, which allows none",
+            where=where_is(program, pc),
+            hint="give the rate in B/cycle/SM in the machine file, or choose a kernel without copies to the peer "
+            "(attention_bwd: pairs=0)",
+        )
     fill_barrier(row, program, pc, names)
     request = transfer_ticks(instruction.bytes, machine.tma_bytes_per_cycle)
     row[c.X_DURATION] = max(cycles_to_ticks(machine.tma_issue_cycles), request)

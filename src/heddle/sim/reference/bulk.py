@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from heddle.errors import UserError
 from heddle.ir.warp import Instruction
 from heddle.machine.spec import Machine
 from heddle.sim.reference.global_memory import all_but_youngest
@@ -109,6 +110,8 @@ class BulkPeer(BulkUnit):
 
     def issue(self, warp: Warp, instruction: Instruction, cycle: int, extra: int) -> None:
         amount, receiver = instruction.bytes, peer_of(warp)
+        if self.machine.cluster_bytes_per_cycle <= 0:
+            raise UserError(f"{instruction.op} at pc {warp.pc}: cluster_bytes_per_cycle of {self.machine.name} is 0")
         start, length = self.sm.bulk.serve(cycle, amount), self.sm.shared.length(amount)
         self.sm.shared.join(start, length)
         sending = duration(amount, self.machine.cluster_bytes_per_cycle)
