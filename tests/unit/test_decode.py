@@ -23,6 +23,7 @@ from heddle.kernels.registry import find_entry, find_kernel
 from heddle.machine import machine
 from heddle.study import api, catalog, composites
 from heddle.study.case_file import read_cases
+from heddle.study.checks import check_sizes
 from heddle.study.requests import request, request_of
 
 SMALL = {"batch": 1, "heads_q": 3, "heads_kv": 1, "seqlen_kv": 300}
@@ -68,6 +69,12 @@ def test_splits_without_keys_are_not_launched() -> None:
     assert used_splits(10, 8) == 5
     with pytest.raises(UserError, match="num_splits=5 cuts them in the same way"):
         find_kernel("decode_split").problem({"seqlen_kv": 1280, "num_splits": 8})
+
+
+@pytest.mark.parametrize(("heads_q", "expected"), [("1", 1), ("3", 3), ("4", 2)])
+def test_a_check_chooses_key_heads_that_suit_the_query_heads_given(heads_q: str, expected: int) -> None:
+    sizes = check_sizes("decode_split", {"heads_q": heads_q})
+    assert find_kernel("decode_split").problem(sizes).heads_kv == expected
 
 
 WHOLE = {"batch": 256, "heads_q": 16, "heads_kv": 2, "seqlen_kv": 256}

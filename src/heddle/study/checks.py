@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from heddle import interp
 from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
+from heddle.kernels._parameters import Parameter
 from heddle.kernels.registry import composite_of, find_entry, find_kernel
 from heddle.study.runs import Request, compiled
 
@@ -17,12 +19,22 @@ MAX_FLOPS = 2 * 2048**3  # beyond it the log of every access of every CTA does n
 
 def check_sizes(kernel: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters with sizes that were not given made small: as the parameter says, else `CHECK_SIZE`."""
+    parameters = find_entry(kernel).parameters
     small = {
         p.name: min(int(p.default), CHECK_SIZE) if p.small is None else p.small
-        for p in find_entry(kernel).parameters
+        for p in parameters
         if (isinstance(p.default, int) or p.small is not None) and p.name not in given
     }
+    if not _suits(small.get("heads_kv", 0), given, parameters):
+        del small["heads_kv"]
     return {**small, **given}
+
+
+def _suits(heads_kv: int | str, given: dict[str, Any], parameters: Sequence[Parameter]) -> bool:
+    """Tell whether a small number of key heads divides the query heads given; else the default, 0, follows these."""
+    heads_q = str(given.get("heads_q", ""))
+    follows = any(p.name == "heads_kv" and p.default == 0 for p in parameters)
+    return not (follows and heads_kv and heads_q.isdecimal()) or int(heads_q) % int(heads_kv) == 0
 
 
 def check(asked: Request, *, seed: int = 0, program: WarpProgram | None = None) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def check_tile(problem: DecodeProblem, config: AttentionConfig, machine: Machine
         raise UserError(
             f"FlashAttention 4 decodes with one tile of {ROWS} rows, blocks of {ROWS} keys and 2 stages or more; got "
             f"{config.label()}",
-            hint=f"tile_m={ROWS}, tile_n={ROWS}, groups=1; stages may be changed",
+            hint=f"tile_m={ROWS}, tile_n={ROWS}, groups=1 and the stages that shared memory has room for",
         )
 
 
