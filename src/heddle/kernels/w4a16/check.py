@@ -36,6 +36,15 @@ def check_problem(problem: W4Problem) -> None:
         raise UserError(f"AWQ packs columns in steps of {COLUMN_STEP}; n = {problem.n} is no multiple")
 
 
+def check_steps(problem: W4Problem, name: str, step: int, least: int, hint: str) -> None:
+    """Raise UserError if a kernel that takes `step` elements of k at a time, `least` in all, cannot run the problem."""
+    if problem.k % step or problem.k < least:
+        more = f", {least} or more" if least > step else ""
+        raise UserError(f"by {name} k comes in steps of {step}{more}; k = {problem.k}", hint=hint)
+    if not problem.looks_up and problem.group != step:
+        raise UserError(f"by {name} groups have {step} weights; group = {problem.group}", hint=hint)
+
+
 def check_config(problem: W4Problem, config: W4Config, machine: Machine) -> None:
     """Raise UserError if a configuration breaks a rule of the machine or the kernel."""
     for name in ("tile_m", "tile_n", "stages", "warps", "split_k"):

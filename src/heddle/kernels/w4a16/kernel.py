@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from heddle.ir.tile import TileProgram
 from heddle.kernels._kernel import Kernel, Parameter
 from heddle.kernels.w4a16.check import check_problem
-from heddle.kernels.w4a16.choice import MODULES, chosen
+from heddle.kernels.w4a16.choice import build, candidates
 from heddle.kernels.w4a16.native import NATIVE
 from heddle.kernels.w4a16.reference import reference
 from heddle.kernels.w4a16.shape import AUTO, GROUPS, IMPLEMENTATIONS, SCHEMES, TILE, W4Config, W4Problem
@@ -38,7 +38,7 @@ class W4Gemm(Kernel[W4Config]):
         Parameter(
             "implementation", str, AUTO,
             "of today's kernel: mma.sync on every GPU, wgmma (H100), tcgen05 (B200), gemv (AQLM of up to 8 rows, every "
-            "GPU); auto: gemv for one row, mma.sync for few, from 128 on that of the GPU",
+            "GPU); auto: gemv for one row, else the fastest of mma.sync and that of the GPU",
             choices=IMPLEMENTATIONS, today=True,
         ),
     )  # fmt: skip
@@ -54,17 +54,14 @@ class W4Gemm(Kernel[W4Config]):
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[W4Config]:
         """Return the tiles worth trying on a machine."""
-        problem = self.problem(params)
-        found: list[W4Config] = MODULES[chosen(problem, machine)].candidates(problem, machine)
-        return found
+        return candidates(self.problem(params), machine)
 
     def simt_build(self, machine: Machine, params: Mapping[str, Any], config: W4Config | None = None) -> TileProgram:
         """Return the tile program; without a configuration the first candidate is taken."""
         problem = self.problem(params)
         config = config or self.simt_candidates(machine, params)[0]
         names = {**self.check(params), "config": config.label()}
-        program: TileProgram = MODULES[chosen(problem, machine)].build(problem, config, machine, names)
-        return program
+        return build(problem, config, machine, names)
 
     def reference(
         self, params: Mapping[str, Any], seed: int = 0

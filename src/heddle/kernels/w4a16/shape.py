@@ -69,7 +69,8 @@ class W4Problem:
 class W4Config:
     """A CTA of `warps` warps side by side along n makes a tile; `stages` of A are in shared memory.
 
-    `split_k` CTAs share the products of one tile.
+    `split_k` CTAs share the products of one tile. `implementation`: whose tile it is, where those of several are
+    compared; empty where the problem says it.
     """
 
     tile_m: int
@@ -77,11 +78,13 @@ class W4Config:
     stages: int
     warps: int
     split_k: int = 1
+    implementation: str = ""
 
     def label(self) -> str:
-        """Return a short name, as in `64x256x64 s3 w4`."""
+        """Return a short name, as in `64x256x64 s3 w4`, and whose tile it is where it says that."""
         parts = [f"{self.tile_m}x{self.tile_n}x{TILE_K}", f"s{self.stages}", f"w{self.warps}"]
-        return " ".join([*parts, *([f"k{self.split_k}"] if self.split_k > 1 else [])])
+        slices = [f"k{self.split_k}"] if self.split_k > 1 else []
+        return " ".join([*parts, *slices, *([self.implementation] if self.implementation else [])])
 
     def gemm(self, block: int) -> GemmConfig:
         """Return what is common with a GEMM of fp16 weights whose step of k is a block: epilogue, order of tiles."""

@@ -9,7 +9,7 @@ from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.gemm.check import BARRIER_BYTES
-from heddle.kernels.w4a16.check import codebook_bytes
+from heddle.kernels.w4a16.check import check_steps, codebook_bytes
 from heddle.kernels.w4a16.copied import PAIR
 from heddle.kernels.w4a16.items import WORD, code_bytes
 from heddle.kernels.w4a16.shape import ELEMENT_BYTES, W4Config, W4Problem
@@ -89,8 +89,4 @@ def _check_problem(problem: W4Problem, machine: Machine) -> None:
             f"tcgen05 exists on sm_100 only, {machine.name} is {machine.architecture}",
             hint="leave implementation out: mma.sync runs on every GPU",
         )
-    if problem.k % PAIR or (not problem.looks_up and problem.group != PAIR):
-        raise UserError(
-            f"by tcgen05 k comes in steps of {PAIR}, and so do groups; k = {problem.k}, group = {problem.group}",
-            hint="implementation=mma.sync takes both",
-        )
+    check_steps(problem, "tcgen05", PAIR, PAIR, "leave implementation out: mma.sync takes it")

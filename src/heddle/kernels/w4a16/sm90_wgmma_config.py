@@ -9,7 +9,7 @@ from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._warp import GROUP_WARPS
 from heddle.kernels.gemm.check import BARRIER_BYTES
-from heddle.kernels.w4a16.check import codebook_bytes
+from heddle.kernels.w4a16.check import check_steps, codebook_bytes
 from heddle.kernels.w4a16.shape import ELEMENT_BYTES, TILE_K, W4Config, W4Problem
 from heddle.kernels.w4a16.sm90_wgmma import CHUNK, GROUP_ROWS, PAIR, STORE_STAGES, w4_sm90_wgmma
 from heddle.kernels.w4a16.turned import TurnedTiles
@@ -77,8 +77,4 @@ def _check_problem(problem: W4Problem, machine: Machine) -> None:
             f"wgmma exists on sm_90 only, {machine.name} is {machine.architecture}",
             hint="leave implementation out: mma.sync runs on every GPU",
         )
-    if problem.k % PAIR or (not problem.looks_up and problem.group != PAIR):
-        raise UserError(
-            f"by wgmma k comes in steps of {PAIR}, and so do groups; k = {problem.k}, group = {problem.group}",
-            hint="leave implementation out: mma.sync takes both",
-        )
+    check_steps(problem, "wgmma", PAIR, 2 * PAIR, "leave implementation out: mma.sync takes it")
