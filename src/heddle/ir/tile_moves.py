@@ -138,11 +138,13 @@ class LoadShared(Op):
     """Shared -> register tile, by plain loads.
 
     `transposed` (mode fiber on sm_100): dst = src.T, 16-bit elements one by one, so that a lane has a column of src.
+    `each` (mode fiber on sm_80): each of four wefts loads all of src into its quarter of the rows of dst.
     """
 
     dst: str
     src: SharedRef
     transposed: bool = False
+    each: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

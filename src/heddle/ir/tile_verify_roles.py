@@ -25,6 +25,8 @@ SINCE: dict[type[tile.Op], str] = {
 ORDER = ("sm_80", "sm_90", "sm_100")
 TURNED_LOADS = ("sm_100", "fiber")
 """Architecture and mode whose first operands in registers have a row in each lane."""
+COPYING_LOADS = ("sm_80", "fiber")
+"""Those whose second operands may lie in each subpartition, loaded from shared memory."""
 
 
 def verify_architecture(program: tile.TileProgram) -> None:
@@ -43,6 +45,7 @@ def verify_architecture(program: tile.TileProgram) -> None:
         if isinstance(op, tile.Mma) and op.a_transposed:
             _transposable(program, op)
         _turned_load(program, op)
+        _load_by_each(program, op)
         if isinstance(op, tile.StoreShared) and op.transposed and program.architecture == "sm_80":
             raise UserError("a transposed store needs stmatrix, which sm_80 does not have", where=op.where)
         if isinstance(op, tile.Mma) and isinstance(op.acc, tile.TmemRef) != (program.architecture == "sm_100"):
@@ -55,6 +58,19 @@ def verify_architecture(program: tile.TileProgram) -> None:
                     where=op.where,
                     hint="set k.cluster_size",
                 )
+
+
+def _load_by_each(program: tile.TileProgram, op: tile.Op) -> None:
+    """Elsewhere wefts of other subpartitions read a tensor where it lies, or take it from shared memory."""
+    if not isinstance(op, tile.LoadShared) or not op.each:
+        return
+    pool = {tensor.name for tensor in program.pool if tensor.read_by == "own"}
+    if (program.architecture, program.mode) != COPYING_LOADS or op.dst not in pool:
+        raise UserError(
+            f"a load of the whole box by each weft is for {COPYING_LOADS[0]} in mode {COPYING_LOADS[1]}, into a pool "
+            f"tensor that wefts read in their own subpartition; {op.dst!r} is none",
+            where=op.where,
+        )
 
 
 def _turned_load(program: tile.TileProgram, op: tile.Op) -> None:

@@ -47,6 +47,8 @@ def verify_shapes(program: tile.TileProgram) -> None:
 
 def _load(op: tile.LoadGlobal | tile.LoadShared | tile.LoadTensorMemory, tiles: _Tiles) -> None:
     size = (op.src.rows, op.src.cols)
+    if isinstance(op, tile.LoadShared) and op.each:
+        size = (SUBPARTITIONS * size[0], size[1])
     if isinstance(op, tile.LoadShared) and op.transposed:
         size = size[::-1]
         if dtype_bytes(tiles.dtype(op.dst)) != TRANSPOSABLE_BYTES:

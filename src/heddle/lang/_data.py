@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heddle.errors import UserError
 from heddle.ir import tile
+from heddle.ir.warp_fiber import SUBPARTITIONS
 from heddle.lang._handles import GlobalBox, RegisterHandle, SharedBox, TensorMemoryBox
 from heddle.lang._operands import Registers, check_equal, register_operand, whole_tile
 from heddle.lang._sync import SyncOps
@@ -75,21 +76,29 @@ class DataOps(SyncOps):
         self._emit(tile.CpAsyncWait(pending=pending, where=caller()))
 
     def load(
-        self, dst: RegisterHandle, src: GlobalBox | SharedBox | TensorMemoryBox, *, transposed: bool = False
+        self,
+        dst: RegisterHandle,
+        src: GlobalBox | SharedBox | TensorMemoryBox,
+        *,
+        transposed: bool = False,
+        each: bool = False,
     ) -> None:
         """Load a register tile from global, shared or tensor memory.
 
         `transposed` (mode fiber on sm_100): a box of 16-bit elements in shared memory, turned, element by element.
+        `each` (mode fiber on sm_80): each of four wefts loads the whole box into its quarter of the rows of a pool
+        tensor, so that there is a copy in each subpartition.
         """
         name, (rows, cols), where = whole_tile(dst, "the destination"), (dst.tile.rows, dst.tile.cols), caller()
-        if transposed and not isinstance(src, SharedBox):
-            raise UserError("transposed is for loads from shared memory", where=where)
+        if (transposed or each) and not isinstance(src, SharedBox):
+            raise UserError("transposed and each are for loads from shared memory", where=where)
         if isinstance(src, GlobalBox):
             check_equal("the source", src.size or (rows, cols), (rows, cols))
             self._emit(tile.LoadGlobal(dst=name, src=src.reference(rows, cols), where=where))
         elif isinstance(src, SharedBox):
-            check_equal("the source", (src.ref.rows, src.ref.cols), (cols, rows) if transposed else (rows, cols))
-            self._emit(tile.LoadShared(dst=name, src=src.ref, transposed=transposed, where=where))
+            size = (src.ref.rows * SUBPARTITIONS, src.ref.cols) if each else (src.ref.rows, src.ref.cols)
+            check_equal("the source", size, (cols, rows) if transposed else (rows, cols))
+            self._emit(tile.LoadShared(dst=name, src=src.ref, transposed=transposed, each=each, where=where))
         elif isinstance(src, TensorMemoryBox):
             check_equal("the source", (src.ref.rows, src.ref.cols), (rows, cols))
             self._emit(tile.LoadTensorMemory(dst=name, src=src.ref, where=where))

@@ -20,6 +20,7 @@ from heddle.passes.select import (
     elementwise,
     fiber,
     fiber_apart,
+    fiber_copies,
     fiber_hmma,
     fiber_wmma,
     flow,
@@ -116,7 +117,7 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
         **COMMON,
         t.CpAsync: fiber_hmma.lower_cp_async,
         t.Mma: fiber_wmma.lower_mma,
-        t.MmaApart: fiber_apart.lower_mma_apart,
+        t.MmaApart: fiber_copies.lower_mma_apart,
         t.LoadGlobal: fiber_apart.lower_load_global,
         t.Elementwise: fiber_apart.lower_elementwise,
         t.LoadShared: fiber_hmma.lower_load_shared,
@@ -199,7 +200,8 @@ class SelectInstructions:
         for role in program.roles:
             writer = RoleWriter(laid_out, machine, tables, role, first_warp, self.hoisted_descriptors)
             if program.mode == "fiber" and program.architecture == "sm_80":
-                writer.whole_rows = fiber_wmma.whole_rows(writer)
+                writer.whole_rows = fiber_wmma.whole_rows(writer) | fiber_copies.whole_rows(writer)
+                writer.summed_columns = fiber_copies.summed_columns(program)
             roles.append(RoleDraft(body=role, first_warp=first_warp, code=flow.lower_role(writer, lower)))
             first_warp += role.warps
         _declare_objects(tables)

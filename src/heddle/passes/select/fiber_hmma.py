@@ -88,6 +88,7 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
             written = replace(place, row=place.row + row, col=place.col + col, rows=ATOM, cols=ATOM)
             read = replace(written, object=box.object, ring=box.ring, stage_offset=box.stage_offset)
             read = replace(read, row=box.row + row, col=box.col + col)
+            read = replace(read, rank_row=0) if op.each else read
             effect = writer.effect("copy", [read], [written])
             atom = operand_atom(writer, op.dst, row // ATOM, col // ATOM)
             writer.emit("LDSM", atom, (address,), bytes=ATOM_BYTES, effect=effect)
@@ -268,7 +269,7 @@ def along_columns(tile: RegisterTile) -> bool:
 def operand_atom(writer: RoleWriter, name: str, row: int, col: int) -> Operand:
     """The registers of one operand atom of a weft."""
     layout = writer.layout(name)
-    if along_columns(layout.tile):
+    if along_columns(layout.tile) or name in writer.summed_columns:
         return _registers(writer, name, col * (layout.rows // ATOM) + row)
     return _registers(writer, name, row * (layout.cols // ATOM) + col)
 

@@ -91,6 +91,7 @@ class RoleWriter:
     path: Path | None = None  # where only some fibers run
     last_path: Path | None = None
     whole_rows: frozenset[str] = frozenset()  # tiles of the fragment layout with one value for 16 rows
+    summed_columns: frozenset[str] = frozenset()  # pool tensors whose atoms follow each other down the rows
     _values: int = 0
     _labels: int = 0
     _kept: dict[str, Value] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from heddle.kernels.attention.forward.sm80_fiber_config import BLOCK_M, GROUP, F
 from heddle.kernels.attention.forward.sm80_fiber_memory import Memory
 from heddle.kernels.attention.forward.sm80_fiber_softmax import Channels, Softmax
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.lang import Builder, Item, kernel
+from heddle.lang import Builder, Item, RegisterHandle, kernel
 
 LOAD_REGISTERS = 16
 """Addresses and counters of a weft that copies and loads."""
@@ -87,7 +87,7 @@ class Products:
     def _score(self, b: int, last: bool) -> None:
         """S = Q K^T of a block; Q is given back at the last keys of a tile."""
         k, query = self.k, self.memory.queries[b]
-        k.mma(self.channels[b].scores, query, self.memory.keys, accumulate=False)
+        self._multiply(self.channels[b].scores, query, self.memory.keys, accumulate=False)
         k.set_busy_bit(self.channels[b].scores, "full")
         if last:
             k.set_busy_bit(query, "empty")
@@ -96,8 +96,12 @@ class Products:
         """O = O * factor + P V of a block."""
         k, output = self.k, self.outputs[b]
         k.elementwise("mul", output, output, self.factor)
-        k.mma(output, self.channels[b].weights, self.memory.values, transposed=True)
+        self._multiply(output, self.channels[b].weights, self.memory.values, transposed=True)
         k.set_busy_bit(self.channels[b].weights, "empty")
+
+    def _multiply(self, acc: RegisterHandle, a: RegisterHandle, b: RegisterHandle, **how: bool) -> None:
+        """A product with K or V, which lie in all subpartitions."""
+        self.k.mma(acc, a, b, **how)
 
     def _take_factor(self, b: int) -> None:
         self.k.elementwise("copy", self.factor, self.channels[b].factor)
@@ -118,9 +122,19 @@ def attention_sm80_fiber(
     k.flops = problem.flops
     k.work_items(items, clusters=clusters, schedule=config.order)
     memory = Memory(k, problem, config)
-    products = Products(k, problem, config, memory)
-    blocks = range(config.groups)
+    write_roles(k, problem, config, items, memory, Products(k, problem, config, memory))
 
+
+def write_roles(
+    k: Builder,
+    problem: AttentionProblem,
+    config: Fiber80Config,
+    items: dict[str, list[int]],
+    memory: Memory,
+    products: Products,
+) -> None:
+    """All wefts, wherever K and V lie."""
+    blocks = range(config.groups)
     softmax = {f"softmax{b}": GROUP for b in blocks}
     k.set_fiber_num(begin=1, keys=GROUP, values=GROUP, **softmax, multiply=GROUP)
 
@@ -133,7 +147,7 @@ def attention_sm80_fiber(
         for item in k.work():
             memory.load_values(item, any(items["steady"]))
     for b in blocks:
-        with k.role(f"softmax{b}", window=softmax_window(problem), registers=SOFTMAX_REGISTERS, pace=config.pace):
+        with k.role(f"softmax{b}", window=softmax_window(problem, config), registers=SOFTMAX_REGISTERS, pace=config.pace):
             online = Softmax(k, problem, config, b, products.channels[b])
             for item in k.work():
                 online.tile(item, any(items["masked"]), any(items["plain"]))

@@ -22,21 +22,27 @@ class Fiber80Config(AttentionConfig):
     """`groups` blocks of 64 rows a FIBER-thread, each with softmax wefts of its own.
 
     `pace`: least cycles between instructions of the wefts that do not multiply. `weft_level`: products are weft-level
-    instructions (1) or mma.syncs (0).
+    instructions (1) or mma.syncs (0). `copies`: K and V lie once in the SM (0), or in each subpartition (1).
     """
 
     pace: int
     weft_level: int = 1
+    copies: int = 0
+
+    @property
+    def ahead(self) -> int:
+        """Blocks that are copied ahead: where wefts load rows that others have copied, one stage is left alone."""
+        return self.stages - 1 - self.copies
 
     def label(self) -> str:
         """Return a short name, as in `fiber 128x64 g2 s3 pace4 static`."""
-        kind = "" if self.weft_level else "mma.sync "
+        kind = ("" if self.weft_level else "mma.sync ") + ("copies " if self.copies else "")
         return f"fiber {kind}{self.tile_m}x{self.tile_n} g{self.groups} s{self.stages} pace{self.pace} {self.order}"
 
 
-def softmax_window(problem: AttentionProblem) -> int:
+def softmax_window(problem: AttentionProblem, config: Fiber80Config) -> int:
     """Window of the softmax wefts and the weights that they write: the one that K, V and Q leave free."""
-    return 1 if problem.head_dim >= WIDE_HEAD_DIM else 0
+    return 1 if config.copies or problem.head_dim >= WIDE_HEAD_DIM else 0
 
 
 def shared_bytes(problem: AttentionProblem, config: Fiber80Config) -> int:
@@ -52,7 +58,7 @@ def fiber_items(problem: AttentionProblem, config: Fiber80Config) -> dict[str, l
     steady: blocks that are loaded while a later one is copied; tail: the others.
     """
     items = work_items(problem, config)
-    ahead = config.stages - 1
+    ahead = config.ahead
     blocks = [more + 1 for more in items["more"]]
     for stage in range(1, ahead):
         items[f"has_{stage}"] = [int(count > stage) for count in blocks]

@@ -6,6 +6,9 @@ own subpartition. So it waits for nobody but its own copies; full and empty bits
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from heddle.kernels.attention.forward.sm80_fiber_config import BLOCK_M, GROUP, Fiber80Config
 from heddle.kernels.attention.raster import planes
 from heddle.kernels.attention.shape import AttentionProblem
@@ -43,7 +46,7 @@ class Memory:
         """Q once, and K block by block."""
         self.copy_queries(item)
         self._first_copies(item, 0)
-        self.k.cp_async_wait(pending=self.config.stages - 1)
+        self.k.cp_async_wait(pending=self.config.ahead)
         self.give_queries()
         self._blocks(item, 0, self.keys, has_steady)
 
@@ -70,8 +73,8 @@ class Memory:
         self._blocks(item, which, (self.keys, self.values)[which], has_steady)
 
     def _first_copies(self, item: Item, which: int) -> None:
-        """As many blocks as there are stages but one, as far as the tile has so many."""
-        for stage in range(self.config.stages - 1):
+        """The blocks that are copied ahead, as far as the tile has so many."""
+        for stage in range(self.config.ahead):
             if stage:
                 with self.k.when(getattr(item, f"has_{stage}")):
                     self._copy(item, which, item.last - stage * self.config.tile_n, stage)
@@ -84,22 +87,23 @@ class Memory:
         self.k.cp_async(self.kv_shared[which][self.rings[which] + ahead], source)
 
     def _blocks(self, item: Item, which: int, fragments: RegisterHandle, has_steady: bool) -> None:
-        k, config, ahead = self.k, self.config, self.config.stages - 1
+        k, config, ahead = self.k, self.config, self.config.ahead
         name = "kv"[which]
         if has_steady:
             with k.when(item.steady):
                 for block in k.range(item.steady, name=f"{name}_steady"):
                     row = item.last - ahead * config.tile_n + block * -config.tile_n
-                    self._copy(item, which, row, ahead)
-                    self._fragments(which, fragments)
+                    self._block(which, fragments, partial(self._copy, item, which, row, ahead))
         for _ in k.range(item.tail, name=f"{name}_tail"):
-            self._fragments(which, fragments)
+            self._block(which, fragments)
 
-    def _fragments(self, which: int, fragments: RegisterHandle) -> None:
-        """The oldest copy to the pool; there is one group of copies a block, even if it is empty."""
+    def _block(self, which: int, fragments: RegisterHandle, copy: Callable[[], None] | None = None) -> None:
+        """Start a copy; the oldest one to the pool. There is one group of copies a block, even if it is empty."""
         k = self.k
+        if copy:
+            copy()
         k.cp_async_commit()
-        k.cp_async_wait(pending=self.config.stages - 1)
+        k.cp_async_wait(pending=self.config.ahead)
         k.load(fragments, self.kv_shared[which][self.rings[which]])
         k.set_busy_bit(fragments, "full")
         self.rings[which].advance()

@@ -79,7 +79,7 @@ def attention_sm80_fiber_placed(
                         (memory.load_keys if name == "keys" else memory.load_values)(item, steady)
         elif name.startswith("softmax"):
             block = int(name.removeprefix("softmax"))
-            with k.role(name, window=softmax_window(problem), registers=SOFTMAX_REGISTERS, pace=config.pace):
+            with k.role(name, window=softmax_window(problem, config), registers=SOFTMAX_REGISTERS, pace=config.pace):
                 online = Softmax(k, problem, config, block, products.channels[block])
                 for item in k.work():
                     online.tile(item, any(items["masked"]), any(items["plain"]))
