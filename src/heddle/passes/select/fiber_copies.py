@@ -125,6 +125,4 @@ def _chain(writer: RoleWriter, op: MmaApart) -> str:
     """The object in which a sum grows on its way to the pool."""
     tile = writer.layout(op.acc).tile
     name, shape = f"{writer.role.name}.{tile.name}.chain", (tile.rows, tile.cols)
-    return writer.tables.add_object(
-        DataObject(name=name, space="register", shape=shape, dtype=tile.dtype, scope="cta")
-    )
+    return writer.tables.add_object(DataObject(name=name, space="register", shape=shape, dtype=tile.dtype, scope="cta"))

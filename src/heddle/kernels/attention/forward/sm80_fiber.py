@@ -99,9 +99,17 @@ class Products:
         self._multiply(output, self.channels[b].weights, self.memory.values, transposed=True)
         k.set_busy_bit(self.channels[b].weights, "empty")
 
-    def _multiply(self, acc: RegisterHandle, a: RegisterHandle, b: RegisterHandle, **how: bool) -> None:
+    def _multiply(
+        self,
+        acc: RegisterHandle,
+        a: RegisterHandle,
+        b: RegisterHandle,
+        *,
+        accumulate: bool = True,
+        transposed: bool = False,
+    ) -> None:
         """A product with K or V, which lie in all subpartitions."""
-        self.k.mma(acc, a, b, **how)
+        self.k.mma(acc, a, b, accumulate=accumulate, transposed=transposed)
 
     def _take_factor(self, b: int) -> None:
         self.k.elementwise("copy", self.factor, self.channels[b].factor)
@@ -147,7 +155,9 @@ def write_roles(
         for item in k.work():
             memory.load_values(item, any(items["steady"]))
     for b in blocks:
-        with k.role(f"softmax{b}", window=softmax_window(problem, config), registers=SOFTMAX_REGISTERS, pace=config.pace):
+        with k.role(
+            f"softmax{b}", window=softmax_window(problem, config), registers=SOFTMAX_REGISTERS, pace=config.pace
+        ):
             online = Softmax(k, problem, config, b, products.channels[b])
             for item in k.work():
                 online.tile(item, any(items["masked"]), any(items["plain"]))

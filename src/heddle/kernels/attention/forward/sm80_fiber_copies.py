@@ -44,8 +44,16 @@ class CopiesMemory(Memory):
 class CopiesProducts(Products):
     """Each weft multiplies by the copy of its own subpartition."""
 
-    def _multiply(self, acc: RegisterHandle, a: RegisterHandle, b: RegisterHandle, **how: bool) -> None:
-        self.k.mma_apart(acc, a, b, **how)
+    def _multiply(
+        self,
+        acc: RegisterHandle,
+        a: RegisterHandle,
+        b: RegisterHandle,
+        *,
+        accumulate: bool = True,
+        transposed: bool = False,
+    ) -> None:
+        self.k.mma_apart(acc, a, b, accumulate=accumulate, transposed=transposed)
 
 
 @kernel

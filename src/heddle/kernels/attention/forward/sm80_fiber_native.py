@@ -10,7 +10,6 @@ from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels.attention.forward.sm80_fiber import attention_sm80_fiber
-from heddle.kernels.attention.forward.sm80_fiber_copies import attention_sm80_fiber_copies
 from heddle.kernels.attention.forward.sm80_fiber_config import (
     BLOCK_M,
     BLOCK_N,
@@ -19,6 +18,7 @@ from heddle.kernels.attention.forward.sm80_fiber_config import (
     fiber_items,
     shared_bytes,
 )
+from heddle.kernels.attention.forward.sm80_fiber_copies import attention_sm80_fiber_copies
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
