@@ -11,20 +11,30 @@ from heddle.interp import random_schedule
 from heddle.interp.check import CheckReport, check
 from heddle.ir.warp import WarpProgram
 from heddle.kernels.attention.backward.fp32_reference import reference
+from heddle.kernels.attention.backward.kernel import ATTENTION_BWD
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine import Machine, machine
 from heddle.passes import compile_program
 from heddle.sim.result import SimResult
+from heddle.study.features import STEPS
+
+WHOLE = STEPS[-1].name
+"""The step that has all features."""
 
 
 @dataclass(frozen=True)
 class SmallBackward:
-    """The kernel of a GPU, and the sizes of a problem of one head that shows it."""
+    """The kernel of a GPU, the sizes of a problem of one head that shows it, and the ablation step of the machine."""
 
     gpu: str
     kernel: Any
     seqlen_q: int
     seqlen_kv: int
+    step: str = WHOLE
+
+    def on_step(self, step: str) -> SmallBackward:
+        """Return the same on the machine of an ablation step, with the kernel that runs there."""
+        return replace(self, step=step, kernel=ATTENTION_BWD.native_on(_one_sm(self.gpu, step)))
 
     def problem(self, **changes: Any) -> AttentionProblem:
         """Return a problem of one head; `changes` are its fields."""
@@ -32,8 +42,8 @@ class SmallBackward:
         return AttentionProblem(**{**sizes, "head_dim": 128, "causal": False, "dtype": "fp16", **changes})
 
     def one_sm(self) -> Machine:
-        """Return the GPU with FIBER, of one SM."""
-        return _one_sm(self.gpu)
+        """Return the GPU with the features of the step, of one SM."""
+        return _one_sm(self.gpu, self.step)
 
     def compiled(self, wanted: AttentionProblem, **changes: Any) -> WarpProgram:
         """Return the kernel for a problem, compiled; `changes` are fields of its configuration."""
@@ -71,8 +81,8 @@ def _reference(wanted: AttentionProblem) -> tuple[Any, Any]:
 
 
 @functools.cache
-def _one_sm(gpu: str) -> Machine:
-    return machine(f"{gpu}+fiber").replace(sms=1)
+def _one_sm(gpu: str, step: str) -> Machine:
+    return next(s for s in STEPS if s.name == step).machine(machine(gpu)).replace(sms=1)
 
 
 @functools.cache

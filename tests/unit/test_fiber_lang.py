@@ -155,9 +155,9 @@ def pooled_vector(k: Builder, **division: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "division", [{"read_by": "own", "wefts": (4, 1)}, {"read_by": "all", "wefts": (2, 1)}], ids=str
+    "division", [{"read_by": "own", "wefts": (1, 4)}, {"read_by": "all", "wefts": (2, 1)}], ids=str
 )
-def test_a_row_vector_in_the_pool_is_read_by_all_and_divided_among_four_wefts(division: dict[str, Any]) -> None:
+def test_a_row_vector_in_the_pool_is_divided_among_four_wefts_or_whole_with_each(division: dict[str, Any]) -> None:
     fails("'v' is spread by columns", lambda k: pooled_vector(k, **division))
 
 

@@ -29,7 +29,7 @@ from heddle.interp._registers import handed_over, private_objects
 from heddle.interp._warps import Cta, Warp
 from heddle.interp.hazards import HazardList, History, Mode, Site, Touch
 from heddle.ir.warp import Access, DataObject, Effect, WarpProgram
-from heddle.ir.warp_fiber import FIBERS
+from heddle.ir.warp_fiber import FIBERS, SUBPARTITIONS
 
 # Bands of rows that a history is cut into: few for boxes that span many, small ones for boxes of one warp.
 _SMALLEST_BAND_ROWS, _BANDS, _GLOBAL_BAND_ROWS = 16, 4, 64
@@ -332,6 +332,8 @@ class Effects:
             return array, box, None
         own = description.space == "register" and access.object not in self.handed_over
         owner = doing.warp.index if own else -1
+        if description.scope == "subpartition" and not own:
+            owner = doing.warp.index % SUBPARTITIONS
         key = (self.overlays.base(access.object), box.stage, owner)
         history = cta.histories.get(key)
         if history is None:
@@ -347,6 +349,8 @@ class Effects:
         key = description.name
         if description.scope == "warp":
             key = f"{key}@{warp.index}"
+        elif description.scope == "subpartition":
+            key = f"{key}@{warp.index % SUBPARTITIONS}"
         elif description.scope == "group":
             key = f"{key}@{warp.index // WARPS_PER_GROUP}"
         array = cta.arrays.get(key)

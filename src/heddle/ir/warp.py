@@ -305,15 +305,15 @@ class Effect:
 class DataObject:
     """An array that effects touch: shared or tensor memory [stages, rows, cols], registers [rows, cols], or global.
 
-    `scope`: warp, group (four warps), cta, cluster or global: how many copies exist. `overlays`: an object in tensor
-    or shared memory whose 32-bit columns, stage by stage, this one uses again from column `overlay_col` on.
+    `scope`: warp, subpartition, group (four warps), cta, cluster or global: how many copies exist. `overlays`: an
+    object in tensor or shared memory whose 32-bit columns, stage by stage, this one uses again from column `overlay_col` on.
     """
 
     name: str
     space: Literal["shared", "register", "tensor_memory", "global"]
     shape: tuple[int, ...]
     dtype: str
-    scope: Literal["warp", "group", "cta", "cluster", "global"]
+    scope: Literal["warp", "subpartition", "group", "cta", "cluster", "global"]
     overlays: str | None = None
     overlay_col: int = 0
 

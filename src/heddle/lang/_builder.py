@@ -138,8 +138,8 @@ class Builder(FiberOps):
         (1, 4) divides along columns; such a tensor of their own wefts take as transposed first operand (sm_80). What
         all read may also be divided among two wefts, (2, 1) or (1, 2); (1, 1) lies with one weft, and may be the first
         operand of the products of another. Its parts lie where the wefts of the role that writes it run.
-        `spread="columns"`: a vector of one row beside fragments (see `registers`), divided among four wefts along its
-        columns. "rows", `row_lanes`: as of `registers`, for kernels without products.
+        `spread="columns"`: a vector of one row beside fragments (see `registers`): read by all, divided among four
+        wefts along its columns; or read by own, whole in every subpartition. "rows", `row_lanes`: as of `registers`, for kernels without products.
         """
         self._new(name, shape, dtype, stages)
         if read_by not in ("own", "all"):
@@ -173,13 +173,13 @@ class Builder(FiberOps):
         return PoolHandle(tuple(handles))
 
     def _check_vector(self, name: str, division: tuple[str, tuple[int, int]]) -> None:
-        """A row vector beside fragments has one form in the pool."""
-        if division != ("all", (1, SUBPARTITIONS)) or self.architecture == "sm_100":
+        """A row vector beside fragments is divided along its columns, or whole in every subpartition."""
+        if division not in (("all", (1, SUBPARTITIONS)), ("own", (SUBPARTITIONS, 1))) or self.architecture == "sm_100":
             raise UserError(
-                f"pool tensor {name!r} is spread by columns; all read such a vector, divided among four wefts (sm_80, "
-                "sm_90)",
+                f"pool tensor {name!r} is spread by columns; all read such a vector, divided among four wefts, or each "
+                "of four wefts has all of it (sm_80, sm_90)",
                 where=caller(),
-                hint=f'declare it with read_by="all", wefts=(1, {SUBPARTITIONS})',
+                hint=f'declare it with read_by="all", wefts=(1, {SUBPARTITIONS}), or with read_by="own"',
             )
 
     def token(self, name: str) -> Token:

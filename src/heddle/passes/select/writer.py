@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from heddle.errors import SourceLocation, UserError, unknown_name
 from heddle.ir.dtypes import dtype_bytes
@@ -293,9 +293,14 @@ class RoleWriter:
                 space="register",
                 shape=(tile.rows, tile.cols),
                 dtype=tile.dtype,
-                scope="warp" if _copied(tile) else "cta",
+                scope=self._scope(name, tile),
             )
         )
+
+    def _scope(self, name: str, tile: RegisterTile) -> Literal["warp", "subpartition", "cta"]:
+        if not _copied(tile):
+            return "cta"
+        return "subpartition" if name in self._pool and tile.spread == "columns" else "warp"
 
     def tile_band(self, name: str, band: int) -> Access:
         """What this warp holds of a register tile, in one band."""

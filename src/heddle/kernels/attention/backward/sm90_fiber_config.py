@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from heddle.ir.warp_fiber import WINDOW
+from heddle.ir.warp_fiber import SUBPARTITIONS, WINDOW
 from heddle.kernels.attention.shape import AttentionProblem
 
 BLOCK = 64
@@ -39,6 +39,12 @@ Reduction = Literal["bulk", "atomics"]
 """How dQ is added to memory: by bulk copies from shared memory, or by vector reductions from registers."""
 REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
 Order = Literal["static", "dynamic"]
+Scope = Literal["sm", "subpartition"]
+"""Who reads the row statistics that a subpartition has: wefts of all of them, or its own."""
+STATISTICS = 2
+"""Row statistics of a query: LSE and the row sum."""
+ROW_COLUMNS = 4
+"""Of a row vector beside fragments a lane has one column of each so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +53,8 @@ class FiberBackward90Config:
 
     `tile_m`: queries of a step. `stages`: blocks of Q and of dO in shared memory, `key_stages`: blocks of K. `slots`:
     places in the pool for the P and dS of a block of keys; with one, both blocks take turns in it. `parts`: products
-    that dQ of a step is made in. `dq`: how dQ is added up. `order`: who takes which tile.
+    that dQ of a step is made in. `dq`: how dQ is added up. `order`: who takes which tile. `statistics`: with "sm" a
+    subpartition has a quarter of the row statistics, with "subpartition" all of them.
     """
 
     tile_m: int
@@ -57,6 +64,7 @@ class FiberBackward90Config:
     parts: int = 2
     dq: Reduction = "atomics"
     order: Order = "static"
+    statistics: Scope = "sm"
 
     @property
     def tile_n(self) -> int:
@@ -66,7 +74,8 @@ class FiberBackward90Config:
     def label(self) -> str:
         """Return a short name, as in `fiber-bwd 64x128 s2 k2 slots2 parts2 bulk static`."""
         counts = f"s{self.stages} k{self.key_stages} slots{self.slots} parts{self.parts}"
-        return f"fiber-bwd {self.tile_m}x{self.tile_n} {counts} {self.dq} {self.order}"
+        own = " own" if self.statistics == "subpartition" else ""
+        return f"fiber-bwd {self.tile_m}x{self.tile_n} {counts} {self.dq}{own} {self.order}"
 
 
 def dq_shape(problem: AttentionProblem, config: FiberBackward90Config) -> tuple[int, int]:
@@ -106,11 +115,22 @@ def pooled(config: FiberBackward90Config) -> int:
     return 2 * config.slots * BLOCK * config.tile_m // LANES_OF_SM // 2
 
 
+def pooled_statistics(config: FiberBackward90Config) -> int:
+    """Return the registers of row statistics in the pool, of a subpartition."""
+    whole = STATISTICS * config.tile_m // ROW_COLUMNS
+    return whole if config.statistics == "subpartition" else whole // SUBPARTITIONS
+
+
 def windows(problem: AttentionProblem, config: FiberBackward90Config) -> dict[str, int]:
-    """Return the window of each role: P and dS are in that of the role that makes them, with as much of dV as fits."""
+    """Return the window of each role: P and dS are in that of the role that makes them, with as much of dV as fits.
+
+    Row statistics that lie whole in every subpartition leave no room for copying roles beside dV.
+    """
     own = registers(problem, config)
     copies = 0 if config.slots > 1 else 1
     place = dict.fromkeys(own, 1) | {"rows": 0, "load": copies, "add": copies, "statistics": copies}
+    if config.statistics == "subpartition":
+        place |= {"load": 1, "add": 1}
     values = "dv0" if config.slots > 1 else "dv"
     if own["rows"] + pooled(config) + own[values] + TOKENS <= WINDOW - QUAD:
         place[values] = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
@@ -16,6 +17,7 @@ from heddle.kernels.attention.backward.sm90_fiber_config import (
     REDUCTIONS,
     FiberBackward90Config,
     Order,
+    Scope,
     shared_bytes,
 )
 from heddle.kernels.attention.backward.sm90_fiber_items import fiber_backward_items
@@ -33,14 +35,16 @@ TILE = (
 """What the fields of `FiberBackward90Config` may be, for people."""
 
 
-def candidates(problem: AttentionProblem, machine: Machine) -> list[FiberBackward90Config]:
+def candidates(
+    problem: AttentionProblem, machine: Machine, statistics: Scope = "sm"
+) -> list[FiberBackward90Config]:
     """Return configurations worth trying, the one that is taken first. Raises UserError for what cannot be run."""
     _check_problem(problem)
     order: Order = "dynamic" if problem.causal else "static"
     if problem.head_dim > BLOCK:
-        best = FiberBackward90Config(tile_m=BLOCK, slots=HALVES, order=order)
+        best = FiberBackward90Config(tile_m=BLOCK, slots=HALVES, order=order, statistics=statistics)
     else:
-        best = FiberBackward90Config(tile_m=2 * BLOCK, slots=1, order=order)
+        best = FiberBackward90Config(tile_m=2 * BLOCK, slots=1, order=order, statistics=statistics)
     return [best, replace(best, dq="bulk")]
 
 
@@ -97,11 +101,19 @@ def _check_memory(problem: AttentionProblem, config: FiberBackward90Config, mach
         )
 
 
+WITHIN_SUBPARTITIONS = NativeKernel(
+    candidates=partial(candidates, statistics="subpartition"),
+    build=build,
+    tile=TILE,
+    needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
+)
+"""For machines whose registers are shared inside a subpartition only."""
 SM90_FIBER_BACKWARD = NativeKernel(
     candidates=candidates,
     build=build,
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
     across=True,
+    instead=(WITHIN_SUBPARTITIONS,),
 )
 """The FIBER-native attention backward of H100."""

@@ -109,30 +109,30 @@ class Rows:
 
     def _exponentials(self, half: int) -> None:
         """P^T = 2^(S^T scale log2(e) - LSE), in place, and rounded to the pool a quarter later."""
-        k, scale, lse = self.k, self.problem.scale * LOG2_E, self.statistics.lse
+        k, scale, statistics = self.k, self.problem.scale * LOG2_E, self.statistics
         for quarter in range(GROUP):
             part = self._part(self.scores, quarter)
             # in two operations: the first one alone reads LSE, which may be overwritten once it has been given back
-            k.elementwise("scaled_sub", part, part, lse.quarter(quarter), scalars=(scale,))
+            k.elementwise("scaled_sub", part, part, statistics.quarter(statistics.lse, quarter), scalars=(scale,))
             k.elementwise("exp2", part, part)
             if quarter:
                 self._round(self.weights[half], self.scores, quarter - 1)
         if half == HALVES - 1:
-            k.set_busy_bit(lse, "empty")
+            k.set_busy_bit(statistics.lse, "empty")
         self._round(self.weights[half], self.scores, GROUP - 1)
         self.weights[half].end_write()
 
     def _differentiate(self, half: int) -> None:
         """dS = P (dP - rowsum(dO O)), rounded to the pool for dK a quarter later."""
-        k, dpsum = self.k, self.statistics.dpsum
+        k, statistics = self.k, self.statistics
         for quarter in range(GROUP):
             part = self._part(self.weights_gradient, quarter)
-            k.elementwise("sub", part, part, dpsum.quarter(quarter))
+            k.elementwise("sub", part, part, statistics.quarter(statistics.dpsum, quarter))
             k.elementwise("mul", part, part, self._part(self.scores, quarter))
             if quarter:
                 self._round(self.gradients[half], self.weights_gradient, quarter - 1)
         if half == HALVES - 1:
-            k.set_busy_bit(dpsum, "empty")
+            k.set_busy_bit(statistics.dpsum, "empty")
 
     def _store(self, half: int) -> None:
         """The last of dS to the pool, and all of it to shared memory, transposed, for dQ."""
