@@ -6,7 +6,7 @@ from typing import Any
 
 from heddle.errors import UserError
 from heddle.ir import tile
-from heddle.ir.tile_walk import body_of, register_reads, register_writes, walk
+from heddle.ir.tile_walk import body_of, register_reads, register_writes, uses_bits, walk
 
 GROUP_WARPS = 4
 """wgmma is issued by four consecutive warps that begin at a multiple of four (PTX ISA)."""
@@ -86,13 +86,13 @@ def _transposable(program: tile.TileProgram, op: tile.Mma) -> None:
     """ldmatrix, wgmma and tcgen05.mma read shared memory across its rows; wefts take what ldmatrix has turned."""
     if program.mode != "fiber":
         return
-    if program.architecture == "sm_100" and isinstance(op.a, tile.SharedRef):
+    if isinstance(op.a, tile.SharedRef) and (program.architecture == "sm_100" or not uses_bits(program)):
         return
     turned = {pool.name for pool in program.pool if pool.read_by == "own" and pool.warp_grid == (1, GROUP_WARPS)}
     if program.architecture != "sm_80" or op.a not in turned:
         raise UserError(
             "a transposed first operand of mode fiber is a pool tensor of sm_80 that is divided along its columns, or "
-            "lies in shared memory of sm_100",
+            "lies in shared memory of sm_100; in a kernel without bits it may lie there",
             where=op.where,
             hint=f"declare it with k.pool(..., wefts=(1, {GROUP_WARPS})) and load it from shared memory",
         )

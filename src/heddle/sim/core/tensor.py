@@ -30,6 +30,7 @@ from heddle.sim.core.layout import (
     LOG_COMPLETE,
     LOG_TENSOR,
     P_COLD,
+    Q_HELD_NEXT,
     Q_TMEM_FREE,
     QUEUE_SLOTS,
     S_ACTIVE,
@@ -158,8 +159,10 @@ def form_collective(M: State, P: Program, L: State, warp: int, row: int, n: int,
             elif M[other + W_STATE] == ST_GMMA:
                 resume_wgmma_wait(M, other, n, complete, t)
             elif M[other + W_STATE] == ST_CANDIDATE:
+                sub = M[other + W_SUB]
                 M[other + W_SURE] = min(M[other + W_SURE], t + 1)
-                visit(M, M[other + W_SUB], t + 1)
+                M[sub + Q_HELD_NEXT] = min(M[sub + Q_HELD_NEXT], t + 1)  # mode fiber: there it may be held up
+                visit(M, sub, t + 1)
     if M[H_LOG] == 2:
         first = M[group + G_WARPS]
         record(M, P, L, first, row, LOG_TENSOR, begin, read, 0)

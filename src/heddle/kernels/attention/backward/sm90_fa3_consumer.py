@@ -62,7 +62,7 @@ class Consumer:
     def run(self) -> None:
         """The CTA's keys: all blocks of queries that see them, then dK and dV."""
         k = self.k
-        k.sync()
+        self.memory.meet()
         for item in k.work():
             k.fill(self.dk)
             k.fill(self.dv)

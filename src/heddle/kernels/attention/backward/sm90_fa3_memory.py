@@ -56,10 +56,16 @@ class QueryBlocks:
 
 
 class Memory:
-    """K and V of the CTA's keys, blocks of Q, dO and dS, and the block of dQ that each warp group hands over."""
+    """K and V of the CTA's keys, blocks of Q, dO and dS, and the block of dQ that each warp group hands over.
 
-    def __init__(self, k: Builder, problem: AttentionProblem, config: Fa3BackwardConfig) -> None:
+    `wefts`: the kernel is of mode fiber.
+    """
+
+    def __init__(
+        self, k: Builder, problem: AttentionProblem, config: Fa3BackwardConfig, *, wefts: bool = False
+    ) -> None:
         self.k, self.problem, self.config, self.d = k, problem, config, problem.head_dim
+        self.wefts = wefts
         self.strip = min(STRIP_BYTES // problem.element_bytes, self.d)
         self.tensors = GradientTensors(k, problem)
         # stage 0 is K and stage 1 V; dK and dV leave through the same memory
@@ -79,6 +85,11 @@ class Memory:
             self.staged = k.shared(
                 "dkv", (config.tile_n, self.d // 2), "fp32", stages=2, swizzle_bytes=0, overlays=self.pair
             )
+
+    def meet(self) -> None:
+        """Wait until all barriers are set up; wefts are spawned when they are."""
+        if not self.wefts:
+            self.k.sync()
 
     def keys(self) -> SharedBox:
         """K of the CTA."""

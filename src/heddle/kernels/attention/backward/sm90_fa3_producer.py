@@ -14,7 +14,7 @@ HANDOVER_WARPS = GROUP_WARPS + 1
 
 def load(k: Builder, config: Fa3BackwardConfig, memory: Memory, more: bool) -> None:
     """Load Q and its statistic, K and V, then dO of a block before Q of the next."""
-    k.sync()
+    memory.meet()
     for item in k.work():
         memory.queries.load(item, item.first)
         memory.load_pair(item)
@@ -30,7 +30,7 @@ def load(k: Builder, config: Fa3BackwardConfig, memory: Memory, more: bool) -> N
 
 def add_dq(k: Builder, config: Fa3BackwardConfig, memory: Memory) -> None:
     """Add each group's part of dQ to global memory by a bulk copy, and give its memory back when it has been read."""
-    k.sync()
+    memory.meet()
     for group in range(GROUPS):
         k.arrive(PARTIAL_EMPTY + group, warps=HANDOVER_WARPS)
     for item in k.work():

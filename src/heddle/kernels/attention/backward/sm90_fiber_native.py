@@ -21,6 +21,7 @@ from heddle.kernels.attention.backward.sm90_fiber_config import (
     shared_bytes,
 )
 from heddle.kernels.attention.backward.sm90_fiber_items import fiber_backward_items
+from heddle.kernels.attention.backward.sm90_fiber_literal import LITERAL
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
@@ -114,6 +115,6 @@ SM90_FIBER_BACKWARD = NativeKernel(
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
     across=True,
-    instead=(WITHIN_SUBPARTITIONS,),
+    instead=(WITHIN_SUBPARTITIONS, LITERAL),
 )
 """The FIBER-native attention backward of H100."""
