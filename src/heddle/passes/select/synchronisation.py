@@ -54,15 +54,17 @@ def lower_expect(writer: RoleWriter, op: Expect) -> None:
 
 
 def lower_sync(writer: RoleWriter, op: Sync) -> None:
-    """Named barrier."""
-    warps = op.warps or sum(role.warps for role in writer.program.roles)
+    """Named barrier, where all meet but wefts that end at once."""
+    warps = op.warps or sum(role.warps for role in writer.program.roles if role.body)
     writer.emit("BAR.SYNC" if op.wait else "BAR.ARV", barrier_id=op.id, warps=warps)
 
 
 def lower_cluster_sync(writer: RoleWriter, op: ClusterSync) -> None:
     """Barrier over warps of all CTAs of the cluster (where all of them meet, roles of the leader count once)."""
     size = writer.program.cluster_size
-    warps = op.warps * size or sum(role.warps * (1 if role.leader_only else size) for role in writer.program.roles)
+    warps = op.warps * size or sum(
+        role.warps * (1 if role.leader_only else size) for role in writer.program.roles if role.body
+    )
     writer.emit("UCGABAR", warps=warps)
 
 

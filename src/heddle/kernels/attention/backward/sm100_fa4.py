@@ -40,7 +40,7 @@ def attention_bwd_fa4(
     for group in range(GROUPS):
         compute, gradients = Compute(k, problem, memory, group), Gradients(k, problem, memory, group)
         with k.role(f"compute{group}", warps=GROUP_WARPS, registers=compute_registers):
-            k.sync()
+            memory.meet()
             for item in k.work():
                 compute.blocks(item)
                 gradients.run(item)
@@ -53,7 +53,7 @@ def attention_bwd_fa4(
 def load(k: Builder, memory: Memory, has: dict[str, bool]) -> None:
     """Load K with the first block of Q and V with that of dO, then Q and dO block by block."""
     tensors, queries, outputs = memory.tensors, memory.queries, memory.outputs
-    k.sync()
+    memory.meet()
     for item in k.work():
         queries.load(item, item.first, (memory.keys, tensors.k))
         outputs.load(item, item.first, (memory.values, tensors.v))

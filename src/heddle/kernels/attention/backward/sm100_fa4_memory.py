@@ -73,10 +73,11 @@ class Memory:
     Barriers: `scores_full`, `weights_full` (P), `gradient_full` (dP), `change_full`, `change_empty` (dS, in tensor and
     shared memory), `dq_full`, `dq_empty` (of a block); `dk_full`, `dv_full`. The rings have phases only: `step` of a
     block, `behind` of the block whose dK and dQ come one block later.
+    `wefts`: the kernel is of mode fiber.
     """
 
-    def __init__(self, k: Builder, problem: AttentionProblem) -> None:
-        self.k, self.problem, self.d, dtype = k, problem, problem.head_dim, problem.dtype
+    def __init__(self, k: Builder, problem: AttentionProblem, *, wefts: bool = False) -> None:
+        self.k, self.problem, self.wefts, self.d, dtype = k, problem, wefts, problem.head_dim, problem.dtype
         self.strip = min(STRIP_BYTES // problem.element_bytes, self.d)
         self.tensors = GradientTensors(k, problem)
         self.keys, self.values = (k.shared(name, (ROWS, self.d), dtype) for name in ("k", "v"))
@@ -117,6 +118,11 @@ class Memory:
             return k.shared(name, shape, dtype, swizzle_bytes=swizzle, overlays=overlays)
 
         self.staged_dk, self.staged_dv = place("dk_out", self.queries.tile), place("dv_out", self.outputs.tile)
+
+    def meet(self) -> None:
+        """Wait until all barriers are set up; wefts are spawned when they are."""
+        if not self.wefts:
+            self.k.sync()
 
     def copy_out(self, item: Item, target: GlobalHandle, box: SharedBox, col: int) -> None:
         """Start the copy of staged columns of dK or dV to global memory, or their addition with shared heads."""

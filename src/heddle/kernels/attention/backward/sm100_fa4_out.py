@@ -24,7 +24,7 @@ REDUCE, EPILOGUE = 2, 3
 def reduce(k: Builder, problem: AttentionProblem, memory: Memory) -> None:
     """Take dQ out of tensor memory, and add it to global memory by bulk copies, a part of its columns at a time."""
     tile = k.registers("dq_out", (ROWS, problem.head_dim), "fp32", warps=(GROUP_WARPS, 1))
-    k.sync()
+    memory.meet()
     for item in k.work():
         for block in k.range(item.blocks, name="reduced"):
             memory.dq_full.wait(memory.step)

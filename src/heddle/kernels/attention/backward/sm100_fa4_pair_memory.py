@@ -114,6 +114,10 @@ class PairMemory:
         self.dq_empty = k.barrier("dq_empty", arrivals=PAIR * GROUP_WARPS)
         self.dk_full, self.dv_full = k.barrier("dk_full", arrivals=1), k.barrier("dv_full", arrivals=1)
 
+    def meet(self) -> None:
+        """Wait until the barriers of both CTAs are set up."""
+        self.k.cluster_sync()
+
     def key(self, item: Item) -> Index:
         """The first of this CTA's keys."""
         return item.key + self.k.cta_rank * ROWS

@@ -19,7 +19,7 @@ class Products:
     def run(self, has: dict[str, bool]) -> None:
         """The CTA's keys: the first block, a loop over the others, dK and dQ of the last."""
         k, memory = self.k, self.memory
-        k.sync()
+        memory.meet()
         for item in k.work():
             self.scores()
             self.weights_gradient()

@@ -13,6 +13,7 @@ from heddle.kernels.attention.backward.sm100_fiber_config import (
     fills_lanes,
     shared_bytes,
 )
+from heddle.kernels.attention.backward.sm100_fiber_literal import LITERAL
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
@@ -71,5 +72,6 @@ SM100_FIBER_BACKWARD = NativeKernel(
     build=build,
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
+    instead=(LITERAL,),
 )
 """The FIBER-native backward pass of B200, its main kernel."""
