@@ -14,6 +14,7 @@ from heddle.kernels.attention.backward.sm80_fiber_config import (
     fiber_backward_items,
     shared_bytes,
 )
+from heddle.kernels.attention.backward.sm80_fiber_literal import LITERAL
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
@@ -90,5 +91,5 @@ def _check_config(problem: AttentionProblem, config: FiberBackward80Config, mach
         raise UserError(f"pace must be 1 to {MOST_PACE} cycles, got {config.pace}")
 
 
-SM80_FIBER_BACKWARD = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True)
+SM80_FIBER_BACKWARD = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(LITERAL,))
 """The FIBER-native backward pass of A100, its main kernel."""
