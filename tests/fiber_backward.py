@@ -31,10 +31,11 @@ class SmallBackward:
     seqlen_q: int
     seqlen_kv: int
     step: str = WHOLE
+    sms: int = 1
 
     def on_step(self, step: str) -> SmallBackward:
         """Return the same on the machine of an ablation step, with the kernel that runs there."""
-        return replace(self, step=step, kernel=ATTENTION_BWD.native_on(_one_sm(self.gpu, step)))
+        return replace(self, step=step, kernel=ATTENTION_BWD.native_on(_small(self.gpu, step, self.sms)))
 
     def problem(self, **changes: Any) -> AttentionProblem:
         """Return a problem of one head; `changes` are its fields."""
@@ -42,8 +43,8 @@ class SmallBackward:
         return AttentionProblem(**{**sizes, "head_dim": 128, "causal": False, "dtype": "fp16", **changes})
 
     def one_sm(self) -> Machine:
-        """Return the GPU with the features of the step, of one SM."""
-        return _one_sm(self.gpu, self.step)
+        """Return the GPU with the features of the step, of one SM, or as many as a cluster needs."""
+        return _small(self.gpu, self.step, self.sms)
 
     def compiled(self, wanted: AttentionProblem, **changes: Any) -> WarpProgram:
         """Return the kernel for a problem, compiled; `changes` are fields of its configuration."""
@@ -65,9 +66,9 @@ class SmallBackward:
         return check(program, self.one_sm(), inputs, outputs, result=result)
 
 
-def simulated(program: WarpProgram, on: Machine) -> SimResult:
+def simulated(program: WarpProgram, on: Machine, engine: str = "compiled") -> SimResult:
     """Return a run with its log, as `check` needs it."""
-    return sim.simulate(program, on, mode="chip", log="all", fast_forward=False)
+    return sim.simulate(program, on, mode="chip", engine=engine, log="all", fast_forward=False)
 
 
 @functools.cache
@@ -81,8 +82,8 @@ def _reference(wanted: AttentionProblem) -> tuple[Any, Any]:
 
 
 @functools.cache
-def _one_sm(gpu: str, step: str) -> Machine:
-    return next(s for s in STEPS if s.name == step).machine(machine(gpu)).replace(sms=1)
+def _small(gpu: str, step: str, sms: int) -> Machine:
+    return next(s for s in STEPS if s.name == step).machine(machine(gpu)).replace(sms=sms)
 
 
 @functools.cache

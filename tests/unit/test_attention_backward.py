@@ -157,8 +157,11 @@ def test_a_transposed_first_operand_is_refused_where_it_does_not_exist(
         a, b = k.shared("a", (32, 64), dtype), k.shared("b", (64, 32), dtype)
         acc = k.registers("acc", (64, 64), "fp32", warps=(4, 1))
         if fiber:
+            given = k.token("given")  # a kernel with bits multiplies by wefts
             k.set_fiber_num(one=4)
         with k.role("one", warps=None if fiber else 4, registers=128):
+            if fiber:
+                given.give()
             k.mma(acc, a[:], b[:], a_transposed=True, accumulate=False)
 
     with pytest.raises(UserError, match=text):

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from fiber_backward import SmallBackward
+from fiber_backward import SmallBackward, simulated
+from fiber_backward_a100 import SMALL as A100
+from fiber_backward_b200 import SMALL as B200
 from fiber_backward_h100 import SMALL as H100
+from heddle.kernels.attention.backward.kernel import ATTENTION_BWD
+from heddle.kernels.attention.backward.launches import backward_launches
+from heddle.kernels.attention.shape import AttentionProblem
+from heddle.study.features import STEPS
 from native_mutants import killed_by, mutants
 
-FS = "+DP +FS"
-CELLS = {"h100 fs": H100.on_step(FS)}
-"""The forms that are not those of another step."""
+LITERAL, DP, FS, WHOLE = (step.name for step in STEPS)
+Cell = tuple[SmallBackward, AttentionProblem]
+
+
+def cell_of(small: SmallBackward, step: str, sms: int = 1, **changes: Any) -> Cell:
+    """Return a form and a small problem."""
+    return dataclasses.replace(small, sms=sms).on_step(step), small.problem(**changes)
+
+
+CELLS: dict[str, Cell] = {
+    "h100, statistics in each subpartition": cell_of(H100, FS),
+    "h100, roles of FlashAttention 3": cell_of(H100, LITERAL, head_dim=64, seqlen_q=256),
+    "a100, roles of FlashAttention 2": cell_of(A100, LITERAL, seqlen_q=64),
+    "b200, roles of FlashAttention 4": cell_of(B200, LITERAL, head_dim=64),
+    "b200, roles of FlashAttention 4 in pairs": cell_of(B200, LITERAL, sms=2),
+}
+"""Each form once."""
 ODD = [
     {"seqlen_q": 70, "seqlen_kv": 140, "causal": True},
     {"heads_q": 2, "seqlen_q": 130, "seqlen_kv": 100, "head_dim": 64, "dtype": "bf16"},
@@ -26,41 +47,75 @@ SCHEDULES = 10
 
 
 @pytest.fixture(params=list(CELLS))
-def cell(request: pytest.FixtureRequest) -> SmallBackward:
+def cell(request: pytest.FixtureRequest) -> Cell:
     return CELLS[request.param]
 
 
-def test_gradients_are_right_and_no_hazard_is_found(cell: SmallBackward) -> None:
-    report = cell.checked(cell.problem())
+def test_gradients_are_right_and_no_hazard_is_found(cell: Cell) -> None:
+    small, wanted = cell
+    report = small.checked(wanted)
     assert report.ok, report.lines()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", ODD, ids=str)
-def test_odd_sizes_are_right(cell: SmallBackward, changes: dict[str, Any]) -> None:
-    report = cell.checked(cell.problem(**changes))
+def test_odd_sizes_are_right(cell: Cell, changes: dict[str, Any]) -> None:
+    small, _ = cell
+    report = small.checked(small.problem(**changes))
     assert report.ok, report.lines()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_gradients_are_right_under_random_schedules(cell: SmallBackward, seed: int) -> None:
-    report = cell.checked(cell.problem(), seed=seed)
+def test_gradients_are_right_under_random_schedules(cell: Cell, seed: int) -> None:
+    small, wanted = cell
+    report = small.checked(wanted, seed=seed)
     assert report.ok, report.lines()
 
 
 @pytest.mark.slow
+def test_the_engines_agree(cell: Cell) -> None:
+    small, wanted = cell
+    program = small.compiled(wanted)
+    one, other = (simulated(program, small.one_sm(), engine) for engine in ("compiled", "reference"))
+    assert (one.cycles, one.stalls) == (other.cycles, other.stalls)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_mutants_are_rejected_or_reported(cell: SmallBackward) -> None:
-    wanted = cell.problem(seqlen_q=256, seqlen_kv=384)
-    every = list(mutants(cell.compiled(wanted)))
+def test_mutants_are_rejected_or_reported(cell: Cell) -> None:
+    small, wanted = cell
+    wanted = dataclasses.replace(wanted, seqlen_q=256, seqlen_kv=384)
+    every = list(mutants(small.compiled(wanted)))
     chosen = every[:: max(1, len(every) // MUTANTS)]
     programs = dict(chosen)
-    fates = {name: killed_by(mutant, cell.one_sm(), lambda m: cell.checked(wanted, m)) for name, mutant in chosen}
+    fates = {name: killed_by(mutant, small.one_sm(), lambda m: small.checked(wanted, m)) for name, mutant in chosen}
     survivors = [name for name, found in fates.items() if not found]
     left = [
         name
         for name in survivors
-        if not all(cell.checked(wanted, programs[name], seed).ok for seed in range(1, SCHEDULES + 1))
+        if not all(small.checked(wanted, programs[name], seed).ok for seed in range(1, SCHEDULES + 1))
     ]
     assert len(left) <= 0.05 * len(fates), left
+
+
+@pytest.mark.parametrize("small", [A100, H100, B200], ids=lambda small: small.gpu)
+@pytest.mark.parametrize("step", [LITERAL, DP])
+def test_steps_without_bits_have_a_kernel(small: SmallBackward, step: str) -> None:
+    found = small.on_step(step)
+    assert not found.kernel.lacks(found.one_sm())
+    assert "fine_scheduling" not in found.kernel.needs
+
+
+def test_h100_has_a_kernel_that_reads_no_other_subpartition() -> None:
+    assert not H100.on_step(FS).kernel.across
+
+
+@pytest.mark.parametrize("step", [LITERAL, WHOLE])
+def test_the_launches_before_write_what_the_form_reads(step: str) -> None:
+    at = A100.on_step(step).one_sm()
+    sizes = ATTENTION_BWD.check({"batch": 1, "heads_q": 1})
+    main = next(launch for launch in backward_launches(at, sizes, "fiber") if launch.name == "main")
+    program = ATTENTION_BWD.build(at, sizes, mode="fiber")
+    read = {tensor.name for tensor in program.tensors if tensor.role != "output"}
+    assert set(main.feeds) == read - {"Q", "K", "V", "dO", "LSE"}

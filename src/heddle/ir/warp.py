@@ -306,7 +306,8 @@ class DataObject:
     """An array that effects touch: shared or tensor memory [stages, rows, cols], registers [rows, cols], or global.
 
     `scope`: warp, subpartition, group (four warps), cta, cluster or global: how many copies exist. `overlays`: an
-    object in tensor or shared memory whose 32-bit columns, stage by stage, this one uses again from column `overlay_col` on.
+    object in tensor or shared memory whose 32-bit columns, stage by stage, this one uses again from column
+    `overlay_col` on.
     """
 
     name: str

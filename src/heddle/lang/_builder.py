@@ -139,7 +139,8 @@ class Builder(FiberOps):
         all read may also be divided among two wefts, (2, 1) or (1, 2); (1, 1) lies with one weft, and may be the first
         operand of the products of another. Its parts lie where the wefts of the role that writes it run.
         `spread="columns"`: a vector of one row beside fragments (see `registers`): read by all, divided among four
-        wefts along its columns; or read by own, whole in every subpartition. "rows", `row_lanes`: as of `registers`, for kernels without products.
+        wefts along its columns; or read by own, whole in every subpartition. "rows", `row_lanes`: as of `registers`,
+        for kernels without products.
         """
         self._new(name, shape, dtype, stages)
         if read_by not in ("own", "all"):

@@ -59,7 +59,7 @@ class AttentionPasses(Composite):
         if both and mode != "fiber" and machine.architecture in FORWARD_WITH_LSE:
             forward, made = FORWARD_WITH_LSE[machine.architecture], {**made, "LSE": "forward.LSE"}
         found = [Step("forward", forward, {**sizes, "direction": "fwd"})] if both else []
-        for step in backward_launches(machine.architecture, params, mode):
+        for step in backward_launches(machine, params, mode):
             feeds = {tensor: made.get(source, source) for tensor, source in {**made, **step.feeds}.items()}
             known = {parameter.name for parameter in step.kernel.parameters} - {"direction"}
             own = {name: value for name, value in sizes.items() if name in known}
@@ -75,7 +75,7 @@ class AttentionPasses(Composite):
         inputs["Q_packed"] = packed(problem, inputs["Q"])
         wanted = {
             f"{step.name}.{tensor}": expected[gradient]
-            for step in backward_launches(machine.architecture, params, mode)
+            for step in backward_launches(machine, params, mode)
             for tensor, gradient in step.gradients.items()
         }
         return inputs, wanted

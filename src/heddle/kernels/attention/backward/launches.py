@@ -16,6 +16,7 @@ from heddle.kernels.attention.backward.rows_kernel import (
     PREPROCESS,
     PREPROCESS_FA3,
 )
+from heddle.machine.spec import Machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +91,13 @@ LAUNCHES: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {
 }
 """The launches of the backward pass for attention's checked parameters, by architecture; one not listed has none."""
 IN_FIBER: dict[str, Callable[[Mapping[str, Any]], tuple[BackwardStep, ...]]] = {"sm_80": native80_launches}
-"""Those of mode fiber, where they are others: what the FIBER-native main kernel reads and writes."""
+"""Those of FIBER-native main kernels with full and empty bits, where they are others: what these read and write."""
 FORWARD_WITH_LSE = {"sm_80": "attention_lse"}
 """The forward kernel that writes LSE for the backward pass; without one LSE is an input of both passes."""
 
 
-def backward_launches(architecture: str, params: Mapping[str, Any], mode: str) -> tuple[BackwardStep, ...]:
+def backward_launches(machine: Machine, params: Mapping[str, Any], mode: str) -> tuple[BackwardStep, ...]:
     """Return the launches for attention's checked parameters in a mode, of an architecture that `LAUNCHES` lists."""
-    found = IN_FIBER.get(architecture) if mode == "fiber" else None
-    return (found or LAUNCHES[architecture])(params)
+    by_bits = mode == "fiber" and machine.fine_scheduling
+    found = IN_FIBER.get(machine.architecture) if by_bits else None
+    return (found or LAUNCHES[machine.architecture])(params)

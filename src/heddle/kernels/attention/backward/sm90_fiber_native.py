@@ -36,9 +36,7 @@ TILE = (
 """What the fields of `FiberBackward90Config` may be, for people."""
 
 
-def candidates(
-    problem: AttentionProblem, machine: Machine, statistics: Scope = "sm"
-) -> list[FiberBackward90Config]:
+def candidates(problem: AttentionProblem, machine: Machine, statistics: Scope = "sm") -> list[FiberBackward90Config]:
     """Return configurations worth trying, the one that is taken first. Raises UserError for what cannot be run."""
     _check_problem(problem)
     order: Order = "dynamic" if problem.causal else "static"
