@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.heddle-installed
+SASS_STAMP := $(VENV)/.heddle-sass-installed
 PYTEST_FLAGS ?= -n auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
@@ -18,13 +19,18 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+$(SASS_STAMP): $(STAMP)
+	@echo "adding NVIDIA's compiler and disassembler to $(VENV) (once; 360 MB)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,sass]'
+	@touch $@
+
 demo: $(STAMP) ## attention on H100, today and with FIBER: measured, simulated, compared step by step; a timeline
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## the tests (what CI runs; no GPU, no network)
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
-slow: $(STAMP) ## the long-running checks
+slow: $(SASS_STAMP) ## the long-running checks (fetches CUDA's compiler and some libraries with cubins)
 	@$(BIN)/python -m pytest -m slow --hypothesis-profile=default
 
 lint: $(STAMP) ## formatting, lint, types, import order, spelling

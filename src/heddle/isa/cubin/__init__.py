@@ -1,0 +1,1 @@
+"""Cubins: CUDA's ELF files of machine code, read, shown, checked and patched."""
