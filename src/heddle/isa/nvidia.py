@@ -1,7 +1,8 @@
-"""NVIDIA's programs, where the extra `sass` has installed them: nvdisasm, cuobjdump and nvcc, run in their own processes.
+"""NVIDIA's programs, where the extra `sass` has installed them: nvdisasm, cuobjdump and nvcc, run in their own
+processes.
 
-They come as packages `nvidia-cuda-*`, which share the namespace package `nvidia`; a CUDA toolkit on PATH is not used, so that
-every machine judges by the same versions.
+They come as packages `nvidia-cuda-*`, which share the namespace package `nvidia`; a CUDA toolkit on PATH is not used,
+so that every machine judges by the same versions.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ def program(name: str) -> Path:
 
 def run_program(name: str, arguments: Sequence[str | Path], folder: Path | None = None) -> str:
     """Run one of NVIDIA's programs and return its standard output. Raises UserError with the program's own message."""
-    command = [program(name), *map(str, arguments)]
+    command = [str(program(name)), *map(str, arguments)]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"cannot run {name}: {error}") from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()
-        raise UserError(f"{name} refused {' '.join(map(str, arguments))}: {said[-2000:] or f'exit code {done.returncode}'}")
+        raise UserError(
+            f"{name} refused {' '.join(map(str, arguments))}: {said[-2000:] or f'exit code {done.returncode}'}"
+        )
     return done.stdout.decode("utf-8", "replace")

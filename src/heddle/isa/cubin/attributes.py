@@ -1,8 +1,8 @@
 """Attributes of kernels (`.nv.info`): records of registers, parameters and places in the code.
 
-A record is a format byte, an attribute byte and two bytes of value; format 4 has the size of a payload in these two, and the
-payload after them. Names are those that NVIDIA's cuobjdump prints; which payloads hold offsets of instructions was measured
-(each multiple of 16 inside the code, over own and library cubins).
+A record is a format byte, an attribute byte and two bytes of value; format 4 has the size of a payload in these two,
+and the payload after them. Names are those that NVIDIA's cuobjdump prints; which payloads hold offsets of instructions
+was measured (each multiple of 16 inside the code, over own and library cubins).
 """
 
 from __future__ import annotations
@@ -17,26 +17,29 @@ INFO = ".nv.info"
 FORMAT_SIZED = 4
 REGISTERS, FRAME_BYTES, MAX_THREADS, EXTERNS, BARRIERS = 0x2F, 0x11, 0x05, 0x0F, 0x4C
 STACK_BYTES, PARAMETER, PARAMETER_BYTES, REGISTERS_LAUNCH, EXITS = 0x12, 0x17, 0x19, 0x1B, 0x1C
-INDIRECT_BRANCHES = 0x34
+INDIRECT_BRANCHES, REQUIRED_THREADS = 0x34, 0x10
 
 NAMES = {
     0x01: "PAD", 0x04: "CTAIDZ_USED", 0x05: "MAX_THREADS", 0x0A: "PARAM_CBANK", 0x0F: "EXTERNS", 0x10: "REQNTID",
     0x11: "FRAME_SIZE", 0x12: "MIN_STACK_SIZE", 0x17: "KPARAM_INFO", 0x19: "CBANK_PARAM_SIZE", 0x1B: "MAXREG_COUNT",
     0x1C: "EXIT_INSTR_OFFSETS", 0x1D: "S2RCTAID_INSTR_OFFSETS", 0x1E: "CRS_STACK_SIZE", 0x23: "MAX_STACK_SIZE",
     0x25: "LD_CACHEMOD_INSTR_OFFSETS", 0x27: "ATOM_SYS_INSTR_OFFSETS", 0x28: "COOP_GROUP_INSTR_OFFSETS",
-    0x29: "COOP_GROUP_MASK_REGIDS", 0x2E: "ATOM16_EMUL_INSTR_REG_MAP", 0x2F: "REGCOUNT", 0x31: "INT_WARP_WIDE_INSTR_OFFSETS",
-    0x34: "INDIRECT_BRANCH_TARGETS", 0x35: "NVSAL_SW_WAR", 0x36: "SW_WAR", 0x37: "CUDA_API_VERSION", 0x38: "NUM_MBARRIERS",
-    0x39: "MBARRIER_INSTR_OFFSETS", 0x40: "INSTR_REG_MAP", 0x41: "RESERVED_SMEM_USED", 0x44: "UNUSED_LOAD_BYTE_OFFSET",
-    0x46: "SYSCALL_OFFSETS", 0x4A: "VRC_CTA_INIT_COUNT", 0x4C: "NUM_BARRIERS", 0x4F: "AT_ENTRY_FRAGMENTS",
-    0x50: "SPARSE_MMA_MASK", 0x51: "TCGEN05_1CTA_USED", 0x55: "ANNOTATIONS",
+    0x29: "COOP_GROUP_MASK_REGIDS", 0x2E: "ATOM16_EMUL_INSTR_REG_MAP", 0x2F: "REGCOUNT",
+    0x31: "INT_WARP_WIDE_INSTR_OFFSETS", 0x34: "INDIRECT_BRANCH_TARGETS", 0x35: "NVSAL_SW_WAR", 0x36: "SW_WAR",
+    0x37: "CUDA_API_VERSION", 0x38: "NUM_MBARRIERS", 0x39: "MBARRIER_INSTR_OFFSETS", 0x40: "INSTR_REG_MAP",
+    0x41: "RESERVED_SMEM_USED", 0x44: "UNUSED_LOAD_BYTE_OFFSET", 0x46: "SYSCALL_OFFSETS", 0x4A: "VRC_CTA_INIT_COUNT",
+    0x4C: "NUM_BARRIERS", 0x4F: "AT_ENTRY_FRAGMENTS", 0x50: "SPARSE_MMA_MASK", 0x51: "TCGEN05_1CTA_USED",
+    0x55: "ANNOTATIONS",
 }  # fmt: skip
 LISTS = frozenset((0x1C, 0x1D, 0x25, 0x27, 0x28, 0x31, 0x46))
 """Attributes whose payload is a list of 32-bit offsets."""
 FIELDS = {0x39: (16, 0), 0x55: (8, 4), 0x40: (12, 0), 0x2E: (12, 0), 0x44: (8, 0)}
 """Attributes whose payload is records: their size, and where in each the one offset lies."""
 WITHOUT_OFFSETS = frozenset(
-    (0x04, 0x05, 0x0A, 0x10, 0x11, 0x12, 0x17, 0x19, 0x1B, 0x1E, 0x23, 0x29, 0x2F, 0x35, 0x36, 0x37, 0x38)
-    + (0x41, 0x4A, 0x4C, 0x4F, 0x50, 0x51, 0x5F, 0x66, 0x6B, 0x6D, 0x0F, 0x01, 0x3D, 0x3E, 0x3F)
+    (
+        *(0x01, 0x04, 0x05, 0x0A, 0x0F, 0x10, 0x11, 0x12, 0x17, 0x19, 0x1B, 0x1E, 0x23, 0x29, 0x2F, 0x35, 0x36, 0x37),
+        *(0x38, 0x3D, 0x3E, 0x3F, 0x41, 0x4A, 0x4C, 0x4F, 0x50, 0x51, 0x5F, 0x66, 0x6B, 0x6D),
+    )
 )
 """Attributes seen, or named, that hold no offset of an instruction."""
 
@@ -107,7 +110,9 @@ def moved(attribute: Attribute, place: Place) -> Attribute:
 
 
 def offset_positions(attribute: Attribute) -> list[int]:
-    """Return which 32-bit numbers of the payload are offsets of instructions. Raises UserError where that is not known."""
+    """Return which 32-bit numbers of the payload are offsets of instructions. Raises UserError where that is not
+    known.
+    """
     count = len(attribute.payload) // 4
     if attribute.code in LISTS:
         return list(range(count))
@@ -121,7 +126,7 @@ def offset_positions(attribute: Attribute) -> list[int]:
     if attribute.code in WITHOUT_OFFSETS:
         return []
     raise UserError(
-        f"attribute {attribute.name} of the kernel is not known: it may hold places in the code, which would have to move",
+        f"attribute {attribute.name} of the kernel is not known: it may hold places in the code, which have to move",
         hint="cuobjdump -elf FILE names it",
     )
 

@@ -19,13 +19,19 @@ from heddle.isa.nvidia import EXTRA_HINT
 Records = NDArray[Any]
 
 HEADER_BYTES = 64
+_HALF = ("name", "type", "link", "info")
 SECTION = np.dtype(
-    [("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"), ("size", "<u8")]
-    + [("link", "<u4"), ("info", "<u4"), ("alignment", "<u8"), ("entry_size", "<u8")]
+    [
+        (name, "<u4" if name in _HALF else "<u8")
+        for name in ("name", "type", "flags", "address", "offset", "size", "link", "info", "alignment", "entry_size")
+    ]
 )
 SEGMENT = np.dtype(
-    [("type", "<u4"), ("flags", "<u4"), ("offset", "<u8"), ("virtual", "<u8"), ("physical", "<u8")]
-    + [("file_size", "<u8"), ("memory_size", "<u8"), ("alignment", "<u8")]
+    [
+        ("type", "<u4"),
+        ("flags", "<u4"),
+        *((name, "<u8") for name in ("offset", "virtual", "physical", "file_size", "memory_size", "alignment")),
+    ]
 )
 SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
@@ -35,7 +41,9 @@ RELA = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
 
 TYPE_NULL, TYPE_PROGBITS, TYPE_SYMTAB, TYPE_RELA, TYPE_NOTE, TYPE_NOBITS, TYPE_REL = 0, 1, 2, 4, 7, 8, 9
 NO_BITS = (TYPE_NOBITS, 0x70000007, 0x70000009, 0x7000000A, 0x70000015)
-"""Types of sections without bytes in the file: NOBITS, and CUDA's for global, local, shared and reserved shared memory."""
+"""Types of sections without bytes in the file: NOBITS, and CUDA's for global, local, shared and reserved shared
+memory.
+"""
 MOST_SHARING = 2
 """Sections may overlap (strings of debugging on sm_100 do), but their sizes add up to no more than this many files."""
 LARGEST_ALIGNMENT = 1 << 16
@@ -90,7 +98,9 @@ def read_elf(data: bytes, what: str = "the file") -> Elf:
     segments = _table(data, what, "segments", fields.e_phoff, fields.e_phnum, fields.e_phentsize, SEGMENT)
     names_at = int(fields.e_shstrndx)
     if not 0 < names_at < len(sections):
-        raise UserError(f"{what}: damaged cubin: section {names_at} of {len(sections)} is to hold the names of sections")
+        raise UserError(
+            f"{what}: damaged cubin: section {names_at} of {len(sections)} is to hold the names of sections"
+        )
     _check_ranges(data, sections, what)
     names = _bytes_of(data, sections[names_at])
     return Elf(data[:HEADER_BYTES], fields, tuple(_section(data, row, names, what) for row in sections), segments)
