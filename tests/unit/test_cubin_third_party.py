@@ -1,4 +1,4 @@
-"""Does the patch hold for kernels that others wrote? Their packages are installed into the cache, nothing is kept here."""
+"""Does the patch hold for kernels that others wrote? Their packages are installed into the cache of tests."""
 
 import pytest
 
