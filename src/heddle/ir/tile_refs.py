@@ -36,6 +36,8 @@ class RegisterTile:
     packed, 16 bytes a lane where there are as many. "first": the first operand [m, k] beside such a second one; each
     warp has the rows that its rows of the product need, and warps beside each other have copies. "summed" (mode fiber):
     what second operands are made of, divided among warps along the rows, the summed extent, with all columns.
+    "operand" (pool tensors on sm_80): first or second operand [rows, k] of products whose wefts find both operands in
+    their own subpartition; each weft has the rows of its part of the product, and wefts beside each other have copies.
 
     `read_by` (pool tensors): each weft of the reading role reads its own rows; or "all": wefts read all rows wherever
     they lie, up to one weft in each subpartition, as second operand of products or quarter by quarter. `overlays`
@@ -49,7 +51,7 @@ class RegisterTile:
     dtype: str
     warp_grid: tuple[int, int]
     read_by: Literal["own", "all"] = "own"
-    spread: Literal["fragments", "rows", "columns", "first", "second", "summed"] = "fragments"
+    spread: Literal["fragments", "rows", "columns", "first", "second", "summed", "operand"] = "fragments"
     row_lanes: int = 32
     overlays: str | None = None
 

@@ -123,6 +123,7 @@ def _channels(program: tile.TileProgram) -> None:
 def _read_as_declared(program: tile.TileProgram) -> None:
     """What all subpartitions read is the second operand of products, or read quarter by quarter, and that is all."""
     shared = {pool.name for pool in program.pool if pool.read_by == "all"}
+    operands = {pool.name for pool in program.pool if pool.spread == "operand"}
     undivided = {pool.name for pool in program.pool if pool.warp_grid == (1, 1)}
     for op, _ in walk(program):
         second = op.b.tile if isinstance(op, tile.Mma) and isinstance(op.b, tile.PoolRef) else None
@@ -152,7 +153,7 @@ def _read_as_declared(program: tile.TileProgram) -> None:
                 "shared memory",
                 where=op.where,
             )
-        if second is not None and second not in shared:
+        if second is not None and second not in shared | operands:
             raise UserError(
                 f"{second!r} is the second operand of a product; it must be a pool tensor that all subpartitions read",
                 where=op.where,

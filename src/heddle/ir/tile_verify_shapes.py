@@ -89,7 +89,7 @@ def _gate(op: tile.Gate, tiles: _Tiles) -> None:
 
 def _dequantize(op: tile.Dequantize, tiles: _Tiles) -> None:
     rows, cols = tiles.shape(op.dst)
-    if tiles.by_name[op.dst].spread == "fragments":  # weights as rows, or in the pool
+    if tiles.by_name[op.dst].spread in ("fragments", "operand"):  # weights as rows, or in the pool
         rows, cols = cols, rows
     packed_rows, packed_cols = tiles.shape(op.src)
     words = rows // tile.CODE_WEIGHTS

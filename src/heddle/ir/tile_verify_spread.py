@@ -33,6 +33,7 @@ def verify_spread(program: tile.TileProgram) -> None:
     What is spread as second operand is loaded, copied, dequantized and multiplied with, and meets only its like.
     """
     _operands(program)
+    _pool_operands(program)
     _column_vectors(program)
     _lanes(program)
     tiles = (*program.registers, *program.pool)
@@ -90,10 +91,28 @@ def _column_vectors(program: tile.TileProgram) -> None:
             )
 
 
+def _pool_operands(program: tile.TileProgram) -> None:
+    """Operands in the weft's own subpartition are loaded or made of weights, and multiplied."""
+    operands = {tensor.name for tensor in program.pool if tensor.spread == "operand"}
+    if operands and program.architecture != "sm_80":
+        raise UserError(
+            f"pool tensor {min(operands)!r} is spread as operand; {program.architecture} multiplies by shared memory"
+        )
+    for op, _ in walk(program) if operands else ():
+        wrong = operands & {*register_reads(op), *register_writes(op)}
+        if wrong and not isinstance(op, (*LOADED_OR_MULTIPLIED, tile.Dequantize, tile.LookUp)):
+            raise UserError(
+                f"pool tensor {min(wrong)!r} is spread as operand; {type(op).__name__} does not take it",
+                where=op.where,
+                hint="such tensors are loaded or made of weights, and multiplied",
+            )
+
+
 def _operands(program: tile.TileProgram) -> None:
     seconds = {register.name for register in program.registers if register.spread in ("second", "summed")}
     firsts = {register.name for register in program.registers if register.spread == "first"}
-    fragments = {tensor.name for tensor in (*program.registers, *program.pool) if tensor.spread == "fragments"}
+    whole = ("fragments", "operand")
+    fragments = {tensor.name for tensor in (*program.registers, *program.pool) if tensor.spread in whole}
     by_rows = fragments if program.mode == "fiber" or program.architecture != "sm_80" else set()
     for op, _ in walk(program):
         used = {*register_reads(op), *register_writes(op)}

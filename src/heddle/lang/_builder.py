@@ -127,7 +127,7 @@ class Builder(FiberOps):
         stages: int = 1,
         read_by: Literal["own", "all"] = "own",
         wefts: tuple[int, int] = (SUBPARTITIONS, 1),
-        spread: Literal["fragments", "columns", "rows"] = "fragments",
+        spread: Literal["fragments", "columns", "rows", "operand"] = "fragments",
         row_lanes: int = 32,
     ) -> PoolHandle:
         """Declare a tensor in shared vector registers, which every weft can read (mode fiber), as a ring of `stages`.
@@ -140,7 +140,9 @@ class Builder(FiberOps):
         operand of the products of another. Its parts lie where the wefts of the role that writes it run.
         `spread="columns"`: a vector of one row beside fragments (see `registers`): read by all, divided among four
         wefts along its columns; or read by own, whole in every subpartition. "rows", `row_lanes`: as of `registers`,
-        for kernels without products.
+        for kernels without products. "operand" (sm_80): an
+        operand [rows, k] of products whose wefts find both in their own subpartition; `wefts` = (4, 1): each has its
+        quarter of the rows, (1, 4): each has a copy of all.
         """
         self._new(name, shape, dtype, stages)
         if read_by not in ("own", "all"):

@@ -78,7 +78,7 @@ def _second_operand(b: SharedBox | RegisterHandle) -> tile.SharedRef | tile.Pool
         return b.ref
     if b.tile.spread == "second":
         return tile.OwnRef(tile=b.tile.name, rows=b.tile.rows, cols=b.tile.cols)
-    if b.tile.read_by != "all":
+    if b.tile.read_by != "all" and b.tile.spread != "operand":
         raise UserError(
             f"b is {b.tile.name!r}; in registers it is a pool tensor that all subpartitions read, or spread as second",
             where=caller(),

@@ -95,6 +95,8 @@ class WarpLayout:
     def band(self, index: int, name: str) -> Access:
         """The part of object `name` that a warp holds in band `index`, by its rank in the role."""
         grid_cols = self.tile.warp_grid[1]
+        if self.tile.spread == "operand":  # copies are rows of their own: no weft sees that of another
+            return Access(object=name, rows=self.rows, cols=self.cols, rank_row=self.rows, rank_cols=1)
         return Access(
             object=name,
             row=index * self.row_step,
@@ -153,7 +155,7 @@ def layout(tile: RegisterTile, role: RoleBody, architecture: str, where: SourceL
         return _column_vector(tile, architecture, where)
     if tile.spread in ("second", "summed"):
         return _second_operand(tile, where)
-    if tile.spread == "first":  # every warp of a row has all columns
+    if tile.spread in ("first", "operand"):  # every warp of a row has all columns
         whole = layout(
             replace(tile, warp_grid=(grid_rows, 1), spread="fragments"), _warps(role, grid_rows), "sm_80", where
         )

@@ -6,6 +6,9 @@ summed over. Four wefts multiply a quarter of the rows of C each, by weft-level 
 subpartition, B from one of the four, once for all of them. Nothing is loaded twice, and no barrier is needed: bits
 order each fragment. A register has its next datum while the products of the other three quarters of a block run, so
 there is one block of each in the pool.
+
+Where registers are shared inside a subpartition only, each has a copy of B, loaded from shared memory by its own weft,
+and each weft multiplies by itself. The four that copy B meet before they load what others have copied.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from heddle.kernels.gemm.shape import GemmProblem
 from heddle.kernels.gemm.sm80 import lane_bytes
 from heddle.lang import Builder, Index, Item, RegisterHandle, kernel
 
-ReadOf = Literal["own", "all"]
+Sharing = Literal["sm", "subpartition"]
+"""Among whom operands in registers are shared (`sharing_scope` of a machine)."""
 
 GROUP = 4
 """Wefts of a role: one a subpartition."""
@@ -34,6 +38,8 @@ LOAD_REGISTERS = 24
 """Addresses and counters of a weft that copies and loads."""
 CHUNK = 32
 """Columns that an epilogue works on at a time."""
+MEETING = 2
+"""Named barrier at which the wefts that load copies of an operand meet (1: see `w4a16.codebook`)."""
 TEMPORARIES = 24
 """Registers of a weft that multiplies and stores, beside its sums."""
 
@@ -47,9 +53,10 @@ def sum_registers(tile_m: int, tile_n: int, problem: GemmProblem | None = None) 
     return registers + tile_m * beside // (LANES * GROUP)
 
 
-def fragment_registers(tile_m: int, tile_n: int) -> int:
+def fragment_registers(tile_m: int, tile_n: int, sharing: Sharing = "sm") -> int:
     """Return the registers of a subpartition that a block of A and of B and the roles that load it take."""
-    return (tile_m + tile_n) * TILE_K // 2 // (LANES * GROUP) + 2 * LOAD_REGISTERS
+    copies = GROUP if sharing == "subpartition" else 1
+    return (tile_m + copies * tile_n) * TILE_K // 2 // (LANES * GROUP) + 2 * LOAD_REGISTERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +64,8 @@ class FiberGemm80(FiberProduct):
     """The product in tiles of `tile_m` x `tile_n`.
 
     `stages`: blocks of A and B in shared memory. `fiber_threads`: of the whole chip, one an SM at most: products of two
-    could reach the matrix units of the subpartitions in different orders.
+    could reach the matrix units of the subpartitions in different orders. `sharing`: "subpartition" has a copy of B in
+    each.
     """
 
     dtype: str = "fp16"
@@ -65,6 +73,7 @@ class FiberGemm80(FiberProduct):
     tile_n: int = 128
     stages: int = 4
     fiber_threads: int = 1
+    sharing: Sharing = "sm"
 
     def items(self, tile_k: int = TILE_K) -> dict[str, list[int]]:
         """Return the table of work items, one a tile, row by row. Raises UserError for what the kernel cannot do."""
@@ -88,15 +97,24 @@ class Operand:
     """A or B: its blocks in shared memory, its fragments in the pool, and the code of the wefts that load it."""
 
     def __init__(
-        self, k: Builder, p: FiberGemm80, name: str, parts: tuple[int, int], read_by: ReadOf, tile_k: int = TILE_K
+        self,
+        k: Builder,
+        p: FiberGemm80,
+        name: str,
+        parts: tuple[int, int],
+        read_by: Literal["own", "all"],
+        tile_k: int = TILE_K,
     ) -> None:
+        self.copies = read_by == "own" and parts[1] > 1
         rows, tile_rows = (p.m, p.tile_m) if name == "A" else (p.n, p.tile_n)
         self.k, self.ahead, self.tile_k = k, p.stages - 1, tile_k
         self.width = lane_bytes(GemmProblem(m=p.m, n=p.n, k=p.k, dtype=p.dtype))
         self.tensor = k.tensor(name, (rows, p.k), p.dtype)
         self.shared = k.shared(f"{name.lower()}_shared", (tile_rows, tile_k), p.dtype, stages=p.stages)
         self.ring = k.ring(f"{name.lower()}_ring", p.stages)
-        self.fragments = k.pool(name.lower(), (tile_rows, tile_k), p.dtype, read_by=read_by, wefts=parts)[0]
+        spread: Literal["operand", "fragments"] = "operand" if p.sharing == "subpartition" else "fragments"
+        shape = (tile_rows, tile_k)
+        self.fragments = k.pool(name.lower(), shape, p.dtype, read_by=read_by, wefts=parts, spread=spread)[0]
 
     def load(self, item: Item, row: Index) -> None:
         """Global to shared memory, as far ahead as the ring allows, and from there to the pool."""
@@ -104,12 +122,23 @@ class Operand:
         for stage in range(ahead):
             self._copy(row, stage, stage)
         for kb in k.range(item.k_blocks - ahead):
+            if self.copies:
+                self._meet(pending=ahead - 1)
             self._copy(row, kb + ahead, ahead)
-            k.cp_async_wait(pending=ahead)
+            if not self.copies:
+                k.cp_async_wait(pending=ahead)
             self._fragments()
-        k.cp_async_wait(pending=0)
+        self._meet(pending=0)
         for _ in k.range(ahead):
             self._fragments()
+        if self.copies:
+            k.sync(MEETING)  # before the next tile's copies
+
+    def _meet(self, pending: int) -> None:
+        """Wait for own copies, and where others have a part in what is loaded, for theirs."""
+        self.k.cp_async_wait(pending=pending)
+        if self.copies:
+            self.k.sync(MEETING)
 
     def _copy(self, row: Index, block: Index | int, ahead: int) -> None:
         source = self.tensor[row, block * self.tile_k]
@@ -128,7 +157,8 @@ def gemm_sm80_fiber(k: Builder, p: FiberGemm80) -> None:
     k.flops = 2 * p.m * p.n * p.k
     k.work_items(p.items(), clusters=p.fiber_threads)
     a = Operand(k, p, "A", (GROUP, 1), "own")
-    b = Operand(k, p, "B", (1, GROUP), "all")
+    own = p.sharing == "subpartition"
+    b = Operand(k, p, "B", (1, GROUP), "own" if own else "all")
     epilogue = FiberEpilogue(k, p.problem, (p.tile_m, CHUNK), (GROUP, 1), min(p.tile_n, p.head_dim) // CHUNK)
     chunk = k.registers("chunk", (p.tile_m, CHUNK), "fp32", warps=(GROUP, 1)) if p.epilogue != "none" else None
     total = k.registers("total", (p.tile_m, p.tile_n), "fp32", warps=(GROUP, 1))

@@ -8,7 +8,7 @@ from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, FiberGemm80, sum_registers
-from heddle.kernels.gemm.sm80_fiber_config import COLUMNS, ROWS, USABLE_REGISTERS, FiberGemm80Config
+from heddle.kernels.gemm.sm80_fiber_config import NARROWEST as COLUMNS, ROWS, USABLE_REGISTERS, FiberGemm80Config
 from heddle.kernels.w4a16.check import codebook_bytes
 from heddle.kernels.w4a16.shape import ELEMENT_BYTES, W4Problem
 from heddle.kernels.w4a16.sm80_fiber import block_k, w4_sm80_fiber, weight_registers

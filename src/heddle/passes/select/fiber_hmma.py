@@ -10,6 +10,7 @@ of a product over the divided side are neighbours (`fiber_wmma`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -35,9 +36,12 @@ NOTHING = whole(ZERO)
 
 
 def lower_cp_async(writer: RoleWriter, op: CpAsync) -> None:
-    """Each weft copies what it will load itself, so that no barrier is needed between copy and load."""
+    """Each weft copies what it will load itself, so that no barrier is needed between copy and load.
+
+    What all wefts load whole they copy in parts, row by row: they must meet between.
+    """
     grids = {
-        writer.layout(load.dst).tile.warp_grid
+        writer.layout(load.dst).tile.warp_grid if not _copies(writer, load.dst) else (writer.role.warps, 1)
         for load, _ in walk_body(writer.role.body, Place(writer.role))
         if isinstance(load, LoadShared) and load.src.tile == op.dst.tile
     }
@@ -53,6 +57,12 @@ def lower_cp_async(writer: RoleWriter, op: CpAsync) -> None:
         return _piece(box, elements, index, grid)
 
     sm_80.lower_cp_async(writer, op, piece)
+
+
+def _copies(writer: RoleWriter, name: str) -> bool:
+    """Whether each weft has a copy of an operand in its own subpartition."""
+    tile = writer.layout(name).tile
+    return tile.spread == "operand" and tile.warp_grid[1] > 1
 
 
 def _piece(box: Access, elements: int, index: int, grid: tuple[int, int]) -> Access:
@@ -82,16 +92,22 @@ def lower_load_shared(writer: RoleWriter, op: LoadShared) -> None:
         return
     base = accesses.shared_base(writer, op.src)
     box, place = writer.shared_access(op.src), writer.tile_band(op.dst, 0)
-    for row in range(0, layout.rows, ATOM):
-        for col in range(0, layout.cols, ATOM):
-            address = writer.scalar("LOP3", base, name="address") if row or col else base  # the swizzle
-            written = replace(place, row=place.row + row, col=place.col + col, rows=ATOM, cols=ATOM)
-            read = replace(written, object=box.object, ring=box.ring, stage_offset=box.stage_offset)
-            read = replace(read, row=box.row + row, col=box.col + col)
-            read = replace(read, rank_row=0) if op.each else read
-            effect = writer.effect("copy", [read], [written])
-            atom = operand_atom(writer, op.dst, row // ATOM, col // ATOM)
-            writer.emit("LDSM", atom, (address,), bytes=ATOM_BYTES, effect=effect)
+    for row, col in _atoms(layout):
+        address = writer.scalar("LOP3", base, name="address") if row or col else base  # the swizzle
+        written = replace(place, row=place.row + row, col=place.col + col, rows=ATOM, cols=ATOM)
+        read = replace(written, object=box.object, ring=box.ring, stage_offset=box.stage_offset)
+        read = replace(read, row=box.row + row, col=box.col + col)
+        if op.each or _copies(writer, op.dst):
+            read = replace(read, rank_row=0)
+        effect = writer.effect("copy", [read], [written])
+        atom = operand_atom(writer, op.dst, row // ATOM, col // ATOM)
+        writer.emit("LDSM", atom, (address,), bytes=ATOM_BYTES, effect=effect)
+
+
+def _atoms(layout: WarpLayout) -> list[tuple[int, int]]:
+    """First rows and columns of the atoms of a weft, in the order in which products take what lies step by step."""
+    atoms = itertools.product(range(0, layout.rows, ATOM), range(0, layout.cols, ATOM))
+    return sorted(atoms, key=lambda atom: atom[1]) if layout.tile.spread == "operand" else list(atoms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +282,15 @@ def along_columns(tile: RegisterTile) -> bool:
     return tile.read_by == "all" and tile.warp_grid[1] > 1
 
 
+def by_steps(tile: RegisterTile) -> bool:
+    """Tell whether all atoms of one step of a product are neighbours in the registers of a tensor."""
+    return tile.spread == "operand" or along_columns(tile)
+
+
 def operand_atom(writer: RoleWriter, name: str, row: int, col: int) -> Operand:
     """The registers of one operand atom of a weft."""
     layout = writer.layout(name)
-    if along_columns(layout.tile) or name in writer.summed_columns:
+    if by_steps(layout.tile) or name in writer.summed_columns:
         return _registers(writer, name, col * (layout.rows // ATOM) + row)
     return _registers(writer, name, row * (layout.cols // ATOM) + col)
 

@@ -4,6 +4,9 @@ Where a tensor that all subpartitions read is divided among them along what a pr
 of 16 are neighbours in the registers of one subpartition. Then one instruction of each of four wefts in lockstep takes
 them all: A is read once for all columns, and B once for the four. Where it is divided along the columns of the product,
 mma.sync multiplies (`fiber_hmma`), 8 columns at a time, each with reads of its own.
+
+Where both operands of a weft lie in its own subpartition (spread "operand"), it needs no others: its instruction stands
+alone, and takes the columns that the weft has.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ def is_weft_level(program: TileProgram, op: Mma) -> bool:
     if not isinstance(op.b, PoolRef):
         return False
     tile = next(tile for tile in program.pool if tile.name == op.b.tile)
+    if tile.spread == "operand":
+        return not op.b_transposed
     return math.prod(tile.warp_grid) in HOMES and op.b_transposed != along_columns(tile)
 
 
@@ -62,9 +67,24 @@ def lower_mma(writer: RoleWriter, op: Mma) -> None:
             f"needs up to {MAX_COLUMNS} columns and {GROUP_WEFTS} wefts from a multiple of {GROUP_WEFTS} on",
             where=writer.where,
         )
+    _check_own(writer, op, acc, b)
     for step in range(op.depth // ATOM):
         for row in range(acc.rows // ATOM):
             _emit(writer, op, acc, b, step, row)
+
+
+def _check_own(writer: RoleWriter, op: Mma, acc: WarpLayout, b: WarpLayout) -> None:
+    """A weft that multiplies by itself has the rows and columns of its part of the product."""
+    assert isinstance(op.a, str)
+    if b.tile.spread != "operand":
+        return
+    a = writer.layout(op.a)
+    if (a.rows, b.rows) != (acc.rows, acc.cols) or a.tile.read_by != "own" or op.a_transposed:
+        raise UserError(
+            f"a weft has {acc.rows} x {acc.cols} of {op.acc}, {a.rows} rows of {op.a} and {b.rows} of {b.tile.name}",
+            where=writer.where,
+            hint="operands that lie in the weft's own subpartition have its rows, and its columns",
+        )
 
 
 def _emit(writer: RoleWriter, op: Mma, acc: WarpLayout, b: WarpLayout, step: int, row: int) -> None:
@@ -81,10 +101,10 @@ def _emit(writer: RoleWriter, op: Mma, acc: WarpLayout, b: WarpLayout, step: int
         target,
         (_first(writer, op, row, step), _second(writer, op, b, step), *added),
         accumulates=not added,
-        shape=(ATOM, op.columns, ATOM),
+        shape=(ATOM, acc.cols, ATOM),
         form="rr",
         dtype=b.tile.dtype,
-        group=True,
+        group=b.tile.spread != "operand",
         effect=_effect(writer, op, b, step, row, chained),
     )
 
@@ -111,6 +131,9 @@ def _sum(writer: RoleWriter, op: Mma, acc: WarpLayout, row: int, chain: bool) ->
 
 def _second(writer: RoleWriter, op: Mma, b: WarpLayout, step: int) -> Operand:
     """All columns of a step, in the subpartition where they were loaded."""
+    if b.tile.spread == "operand":
+        count = b.rows // ATOM * ATOM_REGISTERS
+        return Operand(writer.tile_values(b.tile.name)[0], step * count, count)
     atoms = (b.rows, b.cols)[not op.b_transposed] // ATOM  # steps of a weft
     part, index = divmod(step, atoms)
     place = home_subpartitions(writer.program, b.tile.name)[part]
@@ -137,6 +160,9 @@ def _operands(writer: RoleWriter, op: Mma, b: WarpLayout, step: int, row: int) -
         yield replace(band, row=step * ATOM, rows=ATOM, col=band.col + row * ATOM, cols=ATOM)
     else:
         yield replace(fiber_hmma.rows_of(writer, op.a, row), col=step * ATOM, cols=ATOM)
+    if b.tile.spread == "operand":
+        yield replace(writer.tile_band(b.tile.name, 0), col=step * ATOM, cols=ATOM)
+        return
     name = writer.tile_object(b.tile.name)
     if op.b_transposed:
         yield Access(object=name, row=step * ATOM, col=0, rows=ATOM, cols=op.columns)

@@ -286,12 +286,14 @@ class RoleWriter:
 
     def tile_object(self, name: str) -> str:
         """The object of a register tile of this role."""
-        tile = self.layout(name).tile
+        layout = self.layout(name)
+        tile = layout.tile
+        rows = layout.rows * layout.warps if tile.spread == "operand" else tile.rows
         return self.tables.add_object(
             DataObject(
                 name=name if name in self._pool else f"{self.role.name}.{name}",
                 space="register",
-                shape=(tile.rows, tile.cols),
+                shape=(rows, tile.cols),
                 dtype=tile.dtype,
                 scope=self._scope(name, tile),
             )
