@@ -4,16 +4,19 @@ Four wefts load A as in the FIBER-native GEMM. Four load packed weights from glo
 that lies in their subpartition, and unpack them (AWQ), or look them up (AQLM), into registers there, once for the SM.
 Four multiply by weft-level products in lockstep: A from their own subpartition, the weights from one of the four. Bits
 order each fragment: weights of one part are made while the products of the other three run.
+
+Where registers are shared inside a subpartition only, each weft multiplies the columns whose weights lie in its own:
+these are made once, too. A is in all four, loaded from shared memory by each one's own weft.
 """
 
 from __future__ import annotations
 
 from heddle.kernels._warp import LANES, REGISTER_BYTES
-from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, STEP_K, FiberGemm80, Operand, sum_registers
+from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, STEP_K, FiberGemm80, Operand, Sharing, sum_registers
 from heddle.kernels.w4a16.items import WORD, code_bytes
-from heddle.kernels.w4a16.makers import ALONG_K, AqlmMaker, AwqMaker, Target, maker_items
+from heddle.kernels.w4a16.makers import ALONG_K, BY_ROWS, AqlmMaker, AwqMaker, Target, maker_items
 from heddle.kernels.w4a16.shape import BOOKS, W4Problem
-from heddle.lang import Builder, kernel
+from heddle.lang import Builder, RegisterHandle, kernel
 
 MAKE_REGISTERS = 24
 """Temporaries and addresses of a weft that makes weights, beside codes, scales and zero points."""
@@ -21,31 +24,33 @@ IN_FLIGHT_REGISTERS = 16
 """Of four entries on their way, of each codebook."""
 
 
-def block_k(problem: W4Problem) -> int:
-    """Return the columns of a block, a quarter a subpartition: a step, or two, which an entry of AQLM fills."""
-    return GROUP * STEP_K * (2 if problem.looks_up else 1)
+def block_k(problem: W4Problem, sharing: Sharing = "sm") -> int:
+    """Return the columns of a block: four steps, a quarter a subpartition, where an entry of AQLM fills two."""
+    return GROUP * STEP_K * (2 if problem.looks_up and sharing == "sm" else 1)
 
 
-def weight_registers(problem: W4Problem, tile_n: int) -> int:
+def weight_registers(problem: W4Problem, tile_n: int, sharing: Sharing = "sm") -> int:
     """Return the registers of a weft that makes weights: codes of its part of a block, scales, zero points, entries."""
-    codes = tile_n * block_k(problem) // GROUP // WORD * code_bytes(problem) // (LANES * REGISTER_BYTES)
+    codes = tile_n * block_k(problem, sharing) // GROUP // WORD * code_bytes(problem) // (LANES * REGISTER_BYTES)
+    columns = tile_n if sharing == "sm" else tile_n // GROUP
     if problem.looks_up:
-        return codes + tile_n // 16 + IN_FLIGHT_REGISTERS * BOOKS[problem.scheme] + MAKE_REGISTERS
-    return codes + 4 * tile_n // 16 + MAKE_REGISTERS
+        return codes + columns // 16 + IN_FLIGHT_REGISTERS * BOOKS[problem.scheme] + MAKE_REGISTERS
+    return codes + 4 * columns // 16 + MAKE_REGISTERS
 
 
 @kernel
 def w4_sm80_fiber(k: Builder, problem: W4Problem, p: FiberGemm80) -> None:
     """Persistent over the tiles of C; `p` is the same product with fp16 weights."""
     k.flops = problem.flops
-    tile_k = block_k(problem)
+    tile_k, own = block_k(problem, p.sharing), p.sharing == "subpartition"
     items = p.items(tile_k)
     k.work_items(items | maker_items(problem, items["col"]), clusters=p.fiber_threads)
-    a = Operand(k, p, "A", (GROUP, 1), "own", tile_k)
-    weights = k.pool("b", (p.tile_n, tile_k), problem.dtype, read_by="all", wefts=(1, GROUP))[0]
-    maker = (AqlmMaker if problem.looks_up else AwqMaker)(k, problem, [Target(weights, 0)], p.tile_n, tile_k, ALONG_K)
+    a = Operand(k, p, "A", (1, GROUP) if own else (GROUP, 1), "own", tile_k)
+    weights = _weights(k, problem, p, tile_k)
+    made = (k, problem, [Target(weights, 0)], p.tile_n, tile_k, BY_ROWS if own else ALONG_K)
+    maker = AqlmMaker(*made) if problem.looks_up else AwqMaker(*made)
     c_global = k.tensor("C", (p.m, p.n), p.dtype, role="output")
-    total = k.registers("total", (p.tile_m, p.tile_n), "fp32", warps=(GROUP, 1))
+    total = k.registers("total", (p.tile_m, p.tile_n), "fp32", warps=(1, GROUP) if own else (GROUP, 1))
 
     k.set_fiber_num(begin=1, load_a=GROUP, weights=GROUP, multiply=GROUP)
 
@@ -56,7 +61,7 @@ def w4_sm80_fiber(k: Builder, problem: W4Problem, p: FiberGemm80) -> None:
         for item in k.work():
             a.load(item, item.row)
 
-    with k.role("weights", window=0, registers=weight_registers(problem, p.tile_n)):
+    with k.role("weights", window=0, registers=weight_registers(problem, p.tile_n, p.sharing)):
         maker.begin()
         for item in k.work():
             maker.make(item)
@@ -69,3 +74,11 @@ def w4_sm80_fiber(k: Builder, problem: W4Problem, p: FiberGemm80) -> None:
                 k.set_busy_bit(a.fragments, "empty")
                 k.set_busy_bit(weights, "empty")
             k.store(c_global[item.row, item.col], total)
+
+
+def _weights(k: Builder, problem: W4Problem, p: FiberGemm80, tile_k: int) -> RegisterHandle:
+    """Declare the weights of a block: for all subpartitions, a part along k in each, or each one's columns."""
+    shape = (p.tile_n, tile_k)
+    if p.sharing == "sm":
+        return k.pool("b", shape, problem.dtype, read_by="all", wefts=(1, GROUP))[0]
+    return k.pool("b", shape, problem.dtype, wefts=(GROUP, 1), spread="operand")[0]

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels._warp import LANES
-from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, FiberGemm80, sum_registers
-from heddle.kernels.gemm.sm80_fiber_config import NARROWEST as COLUMNS, ROWS, USABLE_REGISTERS, FiberGemm80Config
+from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, FiberGemm80, Sharing, sum_registers
+from heddle.kernels.gemm.sm80_fiber_config import NARROWEST as COLUMNS
+from heddle.kernels.gemm.sm80_fiber_config import ROWS as GEMM_ROWS
+from heddle.kernels.gemm.sm80_fiber_config import USABLE_REGISTERS, FiberGemm80Config
 from heddle.kernels.w4a16.check import codebook_bytes
 from heddle.kernels.w4a16.shape import ELEMENT_BYTES, W4Problem
 from heddle.kernels.w4a16.sm80_fiber import block_k, w4_sm80_fiber, weight_registers
 from heddle.machine.spec import Machine
 
-TILES = ((192, 128), (128, 128), (64, 128), (64, 64))
+TILES: dict[Sharing, tuple[tuple[int, int], ...]] = {
+    "sm": ((192, 128), (128, 128), (64, 128), (64, 64)),
+    "subpartition": ((128, 192), (96, 256), (128, 128), (64, 256), (64, 128), (64, 64)),
+}
+"""Rows and columns by who shares registers; a copy of A in each subpartition makes wide tiles of it."""
+ROWS: dict[Sharing, int] = {"sm": GEMM_ROWS, "subpartition": 16}
+"""Multiple of rows of a tile."""
 MAX_STAGES = 5
 BEGIN_REGISTERS = GROUP
 """Of the weft that a FIBER-thread starts with, and of those that end at once."""
 
 
-def candidates(problem: W4Problem, machine: Machine) -> list[FiberGemm80Config]:
+def candidates(problem: W4Problem, machine: Machine, sharing: Sharing = "sm") -> list[FiberGemm80Config]:
     """Return tiles worth trying. Raises UserError for what the kernel cannot run."""
     _check_problem(problem)
     found = []
-    for tile_m, tile_n in TILES:
-        if (tile_m < 2 * problem.m or tile_m == ROWS) and (tile_n < 2 * problem.n or tile_n == COLUMNS):
-            stages = min(MAX_STAGES, _most_stages(problem, tile_m, machine))
-            if stages >= 2 and _registers(problem, tile_m, tile_n) <= USABLE_REGISTERS:
-                found.append(FiberGemm80Config(tile_m=tile_m, tile_n=tile_n, stages=stages))
+    for tile_m, tile_n in TILES[sharing]:
+        config = FiberGemm80Config(tile_m=tile_m, tile_n=tile_n, stages=MAX_STAGES, sharing=sharing)
+        if (tile_m < 2 * problem.m or tile_m == GEMM_ROWS) and (tile_n < 2 * problem.n or tile_n == COLUMNS):
+            stages = min(MAX_STAGES, _most_stages(problem, config, machine))
+            if stages >= 2 and _registers(problem, config) <= USABLE_REGISTERS:
+                found.append(replace(config, stages=stages))
     return found
 
 
@@ -45,6 +57,7 @@ def build(problem: W4Problem, config: FiberGemm80Config, machine: Machine, param
         tile_n=config.tile_n,
         stages=config.stages,
         fiber_threads=machine.sms,
+        sharing=config.sharing,
     )
     return w4_sm80_fiber.build("sm_80", problem, same, params=params)
 
@@ -56,30 +69,33 @@ def _check_problem(problem: W4Problem) -> None:
         raise UserError(f"the FIBER-native kernel takes two groups of k or more; k = {problem.k}")
 
 
-def _most_stages(problem: W4Problem, tile_m: int, machine: Machine) -> int:
+def _most_stages(problem: W4Problem, config: FiberGemm80Config, machine: Machine) -> int:
     """Stages of A that shared memory holds beside codebooks, and the problem has blocks."""
-    room = machine.shared_memory_bytes_per_cta - codebook_bytes(problem)
-    return min(room // (tile_m * block_k(problem) * ELEMENT_BYTES), problem.k // block_k(problem))
+    room, block = machine.shared_memory_bytes_per_cta - codebook_bytes(problem), block_k(problem, config.sharing)
+    return min(room // (config.tile_m * block * ELEMENT_BYTES), problem.k // block)
 
 
-def _registers(problem: W4Problem, tile_m: int, tile_n: int) -> int:
+def _registers(problem: W4Problem, config: FiberGemm80Config) -> int:
     """Registers that the fuller window of a subpartition needs."""
-    fragments = (tile_m + tile_n) * block_k(problem) // 2 // (LANES * GROUP)
-    loaders = fragments + LOAD_REGISTERS + weight_registers(problem, tile_n) + 2 * BEGIN_REGISTERS
+    tile_m, tile_n, sharing = config.tile_m, config.tile_n, config.sharing
+    rows = tile_m if sharing == "sm" else GROUP * tile_m  # a copy in each
+    fragments = (rows + tile_n) * block_k(problem, sharing) // 2 // (LANES * GROUP)
+    loaders = fragments + LOAD_REGISTERS + weight_registers(problem, tile_n, sharing) + 2 * BEGIN_REGISTERS
     return max(loaders, sum_registers(tile_m, tile_n))
 
 
 def _check_config(problem: W4Problem, config: FiberGemm80Config, machine: Machine) -> None:
-    if config.tile_m % ROWS or config.tile_n % COLUMNS or min(config.tile_m, config.tile_n) < 1:
-        raise UserError(f"tile_m and tile_n are multiples of {ROWS}, {COLUMNS}; got {config.tile_m}, {config.tile_n}")
-    needed = _registers(problem, config.tile_m, config.tile_n)
+    rows = ROWS[config.sharing]
+    if config.tile_m % rows or config.tile_n % COLUMNS or min(config.tile_m, config.tile_n) < 1:
+        raise UserError(f"tile_m and tile_n are multiples of {rows}, {COLUMNS}; got {config.tile_m}, {config.tile_n}")
+    needed = _registers(problem, config)
     if needed > USABLE_REGISTERS:
         raise UserError(
             f"a tile of {config.tile_m} x {config.tile_n} needs {needed} registers in one window of each subpartition, "
             f"which has {USABLE_REGISTERS}",
             hint="use a smaller tile",
         )
-    most = _most_stages(problem, config.tile_m, machine)
+    most = _most_stages(problem, config, machine)
     if not 2 <= config.stages <= most:
         raise UserError(f"stages must be 2 to {most} for {config.label()}; got {config.stages}")
 
@@ -91,5 +107,7 @@ TILE = (
 )
 """What the fields of a configuration may be, for people."""
 
-SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True)
+OWN = NativeKernel(candidates=partial(candidates, sharing="subpartition"), build=build, tile=TILE)
+"""For machines whose wefts share registers inside a subpartition only: a copy of A in each."""
+SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(OWN,))
 """The FIBER-native W4A16 kernels of A100."""

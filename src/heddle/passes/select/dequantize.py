@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from heddle.errors import UserError
-from heddle.ir.tile import CODE_WEIGHTS, Dequantize
+from heddle.ir.tile import CODE_WEIGHTS, Dequantize, LookUp
+from heddle.ir.warp import Access
 from heddle.passes.draft import Operand
 from heddle.passes.layout_to_warps import WarpLayout
 from heddle.passes.select.fiber_hmma import ATOM, along_columns, operand_atom
@@ -47,20 +48,42 @@ def lower_dequantize(writer: RoleWriter, op: Dequantize) -> None:
 def lower_into_pool(writer: RoleWriter, op: Dequantize) -> None:
     """Mode fiber on sm_80: a word is an atom of 16 columns of the product and 16 elements of k."""
     target, source = writer.layout(op.dst), writer.layout(op.src)
-    if not along_columns(target.tile) or source.tile.spread != "summed" or target.tile.warp_grid[1] != source.warps:
+    if not lies_as(target, source):
         raise UserError(
-            f"{op.dst} is no pool tensor that is divided along what is summed over, as {op.src} is", where=writer.where
+            f"{op.dst} is no pool tensor that is divided as {op.src} is: along what is summed over, or into the "
+            "columns that each weft multiplies",
+            where=writer.where,
         )
     words = writer.tile_registers(op.src)
     scales, zeros = writer.tile_registers(op.scale), writer.tile_registers(op.zero)
     blocks = target.rows // ATOM
-    for number in range(target.cols // ATOM * blocks):
-        step, block = divmod(number, blocks)
-        atom = operand_atom(writer, op.dst, block, step)
-        registers = [replace(atom, offset=atom.offset + i, count=1) for i in range(atom.count)]
-        unpack(writer, words[number], registers, zeros[block], scales[block])
-    reads = [writer.tile_band(name, 0) for name in (op.src, op.scale, op.zero)]
-    writer.attach_effect(writer.effect("dequantize", reads, [writer.tile_band(op.dst, 0)], transposed=1))
+    for step in range(target.cols // ATOM):
+        for block in range(blocks):
+            atom = operand_atom(writer, op.dst, block, step)
+            registers = [replace(atom, offset=atom.offset + i, count=1) for i in range(atom.count)]
+            unpack(writer, words[step * blocks + block], registers, zeros[block], scales[block])
+        reads, written = of_steps(writer, op, step * ATOM, ATOM)
+        writer.attach_effect(writer.effect("dequantize", reads, [written], transposed=1))
+
+
+def of_steps(writer: RoleWriter, op: Dequantize | LookUp, col: int, cols: int) -> tuple[list[Access], Access]:
+    """What a weft reads and writes to make `cols` elements of k, from `col` of its own on, in a pool tensor of sm_80.
+
+    Products of one step may run while the next is made, so each has an effect of its own.
+    """
+    names = (op.src, op.scale, op.zero) if isinstance(op, Dequantize) else (op.src, op.scale)
+    reads = [writer.tile_band(name, 0) for name in names]
+    reads[0] = replace(reads[0], row=reads[0].row + col // CODE_WEIGHTS, rows=cols // CODE_WEIGHTS)
+    band = writer.tile_band(op.dst, 0)
+    return reads, replace(band, col=band.col + col, cols=cols)
+
+
+def lies_as(target: WarpLayout, source: WarpLayout) -> bool:
+    """Whether each weft makes of its codes its own part of a pool tensor of sm_80: of all columns, or of its own."""
+    if target.tile.spread == "operand":
+        return source.tile.spread == "second" and target.tile.warp_grid == (source.warps, 1)
+    along = along_columns(target.tile) and target.tile.warp_grid[1] == source.warps
+    return along and source.tile.spread == "summed"
 
 
 def lower_by_rows(writer: RoleWriter, op: Dequantize) -> None:

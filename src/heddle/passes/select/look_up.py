@@ -16,8 +16,8 @@ from heddle.errors import UserError
 from heddle.ir.tile import CODE_WEIGHTS, GlobalRef, LookUp, SharedRef
 from heddle.ir.warp import Access, StreamRef
 from heddle.passes.draft import Operand, Value, whole
-from heddle.passes.select.dequantize import check_by_rows
-from heddle.passes.select.fiber_hmma import ATOM, along_columns, operand_atom
+from heddle.passes.select.dequantize import check_by_rows, lies_as, of_steps
+from heddle.passes.select.fiber_hmma import ATOM, operand_atom
 from heddle.passes.select.writer import RoleWriter
 
 STEP_ROWS = 16
@@ -58,14 +58,15 @@ def lower_look_up(writer: RoleWriter, op: LookUp) -> None:
 def lower_into_pool(writer: RoleWriter, op: LookUp) -> None:
     """Mode fiber on sm_80: each weft looks up its 32 rows of k, and as many again, for all columns of the product.
 
-    The last instruction, which carries the effect, writes the step that products read first.
+    Or all rows of k, for the columns that it multiplies.
+
+    The last instruction of an entry's two steps, which carries their effect, writes the one that products read first.
     """
     target, source = writer.layout(op.dst), writer.layout(op.src)
-    divided = along_columns(target.tile) and target.cols % (2 * STEP_ROWS) == 0
-    if not divided or source.tile.spread != "summed" or target.tile.warp_grid[1] != source.warps:
+    if not lies_as(target, source) or target.cols % (2 * STEP_ROWS):
         raise UserError(
-            f"{op.dst} is no pool tensor that is divided along what is summed over in steps of {2 * STEP_ROWS}, as "
-            f"{op.src} is",
+            f"{op.dst} is no pool tensor that is divided as {op.src} is, along what is summed over in steps of "
+            f"{2 * STEP_ROWS}, or into the columns that each weft multiplies",
             where=writer.where,
         )
     codes, scales = writer.tile_registers(op.src), writer.tile_registers(op.scale)
@@ -79,10 +80,10 @@ def lower_into_pool(writer: RoleWriter, op: LookUp) -> None:
             steps = [operand_atom(writer, op.dst, column // 2, 2 * pair + step) for step in range(2)]
             registers = [replace(s, offset=s.offset + column % 2 * 2 + i, count=1) for s in steps for i in range(2)]
             _scale(writer, loaded, registers, scales[column // 2], order=(2, 3, 0, 1))
-    reads = [writer.tile_band(name, 0) for name in (op.src, op.scale)]
-    reads.append(replace(_book(writer, op), cols=CODE_WEIGHTS))
-    params = {"books": op.books, "transposed": 1}
-    writer.attach_effect(writer.effect("look_up", reads, [writer.tile_band(op.dst, 0)], **params))
+            if (pair, column + 1) not in places:
+                reads, written = of_steps(writer, op, pair * 2 * STEP_ROWS, 2 * STEP_ROWS)
+                reads.append(replace(_book(writer, op), cols=CODE_WEIGHTS))
+                writer.attach_effect(writer.effect("look_up", reads, [written], books=op.books, transposed=1))
 
 
 def lower_by_rows(writer: RoleWriter, op: LookUp) -> None:
