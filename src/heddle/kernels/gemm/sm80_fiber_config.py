@@ -59,8 +59,12 @@ class FiberGemm80Config:
 
 TILE = (
     TileParameter("tile_m", int, "rows of C that a FIBER-thread makes", "multiples of 64"),
-    TileParameter("tile_n", int, "columns of C that a FIBER-thread makes",
-                  f"multiples of 64, of 32 without registers of other subpartitions, up to {MOST_COLUMNS}"),
+    TileParameter(
+        "tile_n",
+        int,
+        "columns of C that a FIBER-thread makes",
+        f"multiples of 64, of 32 without registers of other subpartitions, up to {MOST_COLUMNS}",
+    ),
     TileParameter("stages", int, "slices of A and B in flight", "2 or more, as shared memory holds"),
 )
 """What the fields of `FiberGemm80Config` may be, for people."""

@@ -24,25 +24,27 @@ IN_FLIGHT_REGISTERS = 16
 """Of four entries on their way, of each codebook."""
 
 
-def block_k(problem: W4Problem, sharing: Sharing = "sm") -> int:
-    """Return the columns of a block: four steps, a quarter a subpartition, where an entry of AQLM fills two."""
-    return GROUP * STEP_K * (2 if problem.looks_up and sharing == "sm" else 1)
+def block_k(problem: W4Problem, sharing: Sharing = "sm", steps: int = GROUP) -> int:
+    """Return the columns of a block: `steps` of 16; or four quarters, each one step or two, which an entry fills."""
+    if sharing == "subpartition":
+        return steps * STEP_K
+    return GROUP * STEP_K * (2 if problem.looks_up else 1)
 
 
-def weight_registers(problem: W4Problem, tile_n: int, sharing: Sharing = "sm") -> int:
-    """Return the registers of a weft that makes weights: codes of its part of a block, scales, zero points, entries."""
-    codes = tile_n * block_k(problem, sharing) // GROUP // WORD * code_bytes(problem) // (LANES * REGISTER_BYTES)
-    columns = tile_n if sharing == "sm" else tile_n // GROUP
+def weight_registers(problem: W4Problem, part_n: int, part_k: int) -> int:
+    """Return the registers of a weft that makes a part of a block: codes, scales, zero points, entries."""
+    codes = part_n * part_k // WORD * code_bytes(problem) // (LANES * REGISTER_BYTES)
     if problem.looks_up:
-        return codes + columns // 16 + IN_FLIGHT_REGISTERS * BOOKS[problem.scheme] + MAKE_REGISTERS
-    return codes + 4 * columns // 16 + MAKE_REGISTERS
+        return codes + part_n // 16 + IN_FLIGHT_REGISTERS * BOOKS[problem.scheme] + MAKE_REGISTERS
+    return codes + 4 * part_n // 16 + MAKE_REGISTERS
 
 
 @kernel
-def w4_sm80_fiber(k: Builder, problem: W4Problem, p: FiberGemm80) -> None:
-    """Persistent over the tiles of C; `p` is the same product with fp16 weights."""
+def w4_sm80_fiber(k: Builder, problem: W4Problem, p: FiberGemm80, steps: int = GROUP) -> None:
+    """Persistent over the tiles of C; `p` is the same product with fp16 weights; `steps`: see `block_k`."""
     k.flops = problem.flops
-    tile_k, own = block_k(problem, p.sharing), p.sharing == "subpartition"
+    tile_k, own = block_k(problem, p.sharing, steps), p.sharing == "subpartition"
+    part = (p.tile_n // GROUP, tile_k) if own else (p.tile_n, tile_k // GROUP)
     items = p.items(tile_k)
     k.work_items(items | maker_items(problem, items["col"]), clusters=p.fiber_threads)
     a = Operand(k, p, "A", (1, GROUP) if own else (GROUP, 1), "own", tile_k)
@@ -61,7 +63,7 @@ def w4_sm80_fiber(k: Builder, problem: W4Problem, p: FiberGemm80) -> None:
         for item in k.work():
             a.load(item, item.row)
 
-    with k.role("weights", window=0, registers=weight_registers(problem, p.tile_n, p.sharing)):
+    with k.role("weights", window=0, registers=weight_registers(problem, *part)):
         maker.begin()
         for item in k.work():
             maker.make(item)

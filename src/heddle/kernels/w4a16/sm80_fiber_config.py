@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from heddle.errors import UserError
@@ -10,7 +10,7 @@ from heddle.ir.tile import TileProgram
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels._warp import LANES
-from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, FiberGemm80, Sharing, sum_registers
+from heddle.kernels.gemm.sm80_fiber import GROUP, LOAD_REGISTERS, STEP_K, FiberGemm80, Sharing, sum_registers
 from heddle.kernels.gemm.sm80_fiber_config import NARROWEST as COLUMNS
 from heddle.kernels.gemm.sm80_fiber_config import ROWS as GEMM_ROWS
 from heddle.kernels.gemm.sm80_fiber_config import USABLE_REGISTERS, FiberGemm80Config
@@ -19,24 +19,38 @@ from heddle.kernels.w4a16.shape import ELEMENT_BYTES, W4Problem
 from heddle.kernels.w4a16.sm80_fiber import block_k, w4_sm80_fiber, weight_registers
 from heddle.machine.spec import Machine
 
-TILES: dict[Sharing, tuple[tuple[int, int], ...]] = {
-    "sm": ((192, 128), (128, 128), (64, 128), (64, 64)),
-    "subpartition": ((128, 192), (96, 256), (128, 128), (64, 256), (64, 128), (64, 64)),
+TILES: dict[Sharing, tuple[tuple[int, int, int], ...]] = {
+    "sm": ((192, 128, 4), (128, 128, 4), (64, 128, 4), (64, 64, 4)),
+    "subpartition": ((192, 128, 2), (128, 128, 4), (64, 256, 4), (64, 128, 4), (64, 64, 4)),
 }
-"""Rows and columns by who shares registers; a copy of A in each subpartition makes wide tiles of it."""
-ROWS: dict[Sharing, int] = {"sm": GEMM_ROWS, "subpartition": 16}
+"""Rows, columns and steps of a block by who shares registers."""
+STEPS = (2, 4)
+"""Of 16 in a block, where each subpartition has all of them: an entry of AQLM fills two."""
+ROWS: dict[Sharing, int] = {"sm": GEMM_ROWS, "subpartition": 32}
 """Multiple of rows of a tile."""
 MAX_STAGES = 5
 BEGIN_REGISTERS = GROUP
 """Of the weft that a FIBER-thread starts with, and of those that end at once."""
 
 
-def candidates(problem: W4Problem, machine: Machine, sharing: Sharing = "sm") -> list[FiberGemm80Config]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiberW480Config(FiberGemm80Config):
+    """The same with `steps` of 16 in a block, where registers are shared inside a subpartition only."""
+
+    steps: int = GROUP
+
+    def label(self) -> str:
+        """Return a short name, as in `fiber 192x128 s5 own k32`."""
+        name = FiberGemm80Config.label(self)
+        return name if self.sharing == "sm" else f"{name} k{self.steps * STEP_K}"
+
+
+def candidates(problem: W4Problem, machine: Machine, sharing: Sharing = "sm") -> list[FiberW480Config]:
     """Return tiles worth trying. Raises UserError for what the kernel cannot run."""
     _check_problem(problem)
     found = []
-    for tile_m, tile_n in TILES[sharing]:
-        config = FiberGemm80Config(tile_m=tile_m, tile_n=tile_n, stages=MAX_STAGES, sharing=sharing)
+    for tile_m, tile_n, steps in TILES[sharing]:
+        config = FiberW480Config(tile_m=tile_m, tile_n=tile_n, stages=MAX_STAGES, sharing=sharing, steps=steps)
         if (tile_m < 2 * problem.m or tile_m == GEMM_ROWS) and (tile_n < 2 * problem.n or tile_n == COLUMNS):
             stages = min(MAX_STAGES, _most_stages(problem, config, machine))
             if stages >= 2 and _registers(problem, config) <= USABLE_REGISTERS:
@@ -44,7 +58,7 @@ def candidates(problem: W4Problem, machine: Machine, sharing: Sharing = "sm") ->
     return found
 
 
-def build(problem: W4Problem, config: FiberGemm80Config, machine: Machine, params: ProgramParams) -> TileProgram:
+def build(problem: W4Problem, config: FiberW480Config, machine: Machine, params: ProgramParams) -> TileProgram:
     """Return the tile program, persistent on all SMs. Raises UserError if the configuration does not fit."""
     _check_problem(problem)
     _check_config(problem, config, machine)
@@ -59,7 +73,7 @@ def build(problem: W4Problem, config: FiberGemm80Config, machine: Machine, param
         fiber_threads=machine.sms,
         sharing=config.sharing,
     )
-    return w4_sm80_fiber.build("sm_80", problem, same, params=params)
+    return w4_sm80_fiber.build("sm_80", problem, same, config.steps, params=params)
 
 
 def _check_problem(problem: W4Problem) -> None:
@@ -69,25 +83,31 @@ def _check_problem(problem: W4Problem) -> None:
         raise UserError(f"the FIBER-native kernel takes two groups of k or more; k = {problem.k}")
 
 
-def _most_stages(problem: W4Problem, config: FiberGemm80Config, machine: Machine) -> int:
+def _most_stages(problem: W4Problem, config: FiberW480Config, machine: Machine) -> int:
     """Stages of A that shared memory holds beside codebooks, and the problem has blocks."""
-    room, block = machine.shared_memory_bytes_per_cta - codebook_bytes(problem), block_k(problem, config.sharing)
+    room, block = (
+        machine.shared_memory_bytes_per_cta - codebook_bytes(problem),
+        block_k(problem, config.sharing, config.steps),
+    )
     return min(room // (config.tile_m * block * ELEMENT_BYTES), problem.k // block)
 
 
-def _registers(problem: W4Problem, config: FiberGemm80Config) -> int:
+def _registers(problem: W4Problem, config: FiberW480Config) -> int:
     """Registers that the fuller window of a subpartition needs."""
-    tile_m, tile_n, sharing = config.tile_m, config.tile_n, config.sharing
-    rows = tile_m if sharing == "sm" else GROUP * tile_m  # a copy in each
-    fragments = (rows + tile_n) * block_k(problem, sharing) // 2 // (LANES * GROUP)
-    loaders = fragments + LOAD_REGISTERS + weight_registers(problem, tile_n, sharing) + 2 * BEGIN_REGISTERS
+    tile_m, tile_n, block = config.tile_m, config.tile_n, block_k(problem, config.sharing, config.steps)
+    own = config.sharing == "subpartition"
+    fragments = (tile_m * (GROUP if own else 1) + tile_n) * block // 2 // (LANES * GROUP)
+    part = (tile_n // GROUP, block) if own else (tile_n, block // GROUP)
+    loaders = fragments + LOAD_REGISTERS + weight_registers(problem, *part) + 2 * BEGIN_REGISTERS
     return max(loaders, sum_registers(tile_m, tile_n))
 
 
-def _check_config(problem: W4Problem, config: FiberGemm80Config, machine: Machine) -> None:
+def _check_config(problem: W4Problem, config: FiberW480Config, machine: Machine) -> None:
     rows = ROWS[config.sharing]
     if config.tile_m % rows or config.tile_n % COLUMNS or min(config.tile_m, config.tile_n) < 1:
         raise UserError(f"tile_m and tile_n are multiples of {rows}, {COLUMNS}; got {config.tile_m}, {config.tile_n}")
+    if config.steps not in STEPS:
+        raise UserError(f"steps of a block are {STEPS[0]} or {STEPS[1]}, got {config.steps}")
     needed = _registers(problem, config)
     if needed > USABLE_REGISTERS:
         raise UserError(
@@ -101,8 +121,14 @@ def _check_config(problem: W4Problem, config: FiberGemm80Config, machine: Machin
 
 
 TILE = (
-    TileParameter("tile_m", int, "rows of C that a FIBER-thread makes", "multiples of 64"),
+    TileParameter(
+        "tile_m",
+        int,
+        "rows of C that a FIBER-thread makes",
+        "multiples of 64, of 32 without registers of other subpartitions",
+    ),
     TileParameter("tile_n", int, "columns of C that a FIBER-thread makes", "multiples of 64"),
+    TileParameter("steps", int, "of 16 in a block, without registers of other subpartitions", "2, 4"),
     TileParameter("stages", int, "slices of A in flight", "2 or more, as shared memory holds"),
 )
 """What the fields of a configuration may be, for people."""
