@@ -9,9 +9,9 @@ import pytest
 
 from heddle import pipeline
 from heddle.errors import UserError
-from heddle.kernels.gemm.sm80_fiber_config import FiberGemm80Config
 from heddle.kernels.registry import find_kernel
 from heddle.kernels.w4a16 import sm90_fiber_config, sm100_fiber_config
+from heddle.kernels.w4a16.sm80_fiber_config import FiberW480Config
 from heddle.study.checks import check
 from heddle.study.requests import request
 
@@ -79,7 +79,7 @@ def test_each_weft_looks_up_a_quarter_of_a_block(scheme: str, entry: dict[str, i
 
 
 CONFIGS: dict[str, Any] = {
-    "a100": FiberGemm80Config(tile_m=128, tile_n=128, stages=3),
+    "a100": FiberW480Config(tile_m=128, tile_n=128, stages=3),
     "h100": sm90_fiber_config.Turned90Config(tokens=128, stages=3),
     "b200": sm100_fiber_config.Turned100Config(tokens=128, stages=3),
 }

@@ -11,9 +11,9 @@ from heddle import pipeline, sim
 from heddle.interp import random_schedule
 from heddle.interp.check import CheckReport, check
 from heddle.ir.warp import WarpProgram
-from heddle.kernels.gemm.sm80_fiber_config import FiberGemm80Config
 from heddle.kernels.registry import find_kernel
 from heddle.kernels.w4a16 import sm90_fiber_config, sm100_fiber_config
+from heddle.kernels.w4a16.sm80_fiber_config import FiberW480Config
 from heddle.machine import Machine
 from heddle.study.requests import request
 from native_mutants import killed_by, mutants
@@ -21,9 +21,9 @@ from native_mutants import killed_by, mutants
 SIZES = {"m": 64, "n": 256, "k": 512}
 """Two tiles of B200, which has code of its own for the second of an item."""
 CASES: dict[tuple[str, str], Any] = {
-    ("a100", "awq"): FiberGemm80Config(tile_m=64, tile_n=64, stages=2),
-    ("a100", "aqlm_1x16"): FiberGemm80Config(tile_m=64, tile_n=64, stages=2),
-    ("a100", "aqlm_2x8"): FiberGemm80Config(tile_m=64, tile_n=64, stages=2),
+    ("a100", "awq"): FiberW480Config(tile_m=64, tile_n=64, stages=2),
+    ("a100", "aqlm_1x16"): FiberW480Config(tile_m=64, tile_n=64, stages=2),
+    ("a100", "aqlm_2x8"): FiberW480Config(tile_m=64, tile_n=64, stages=2),
     ("h100", "awq"): sm90_fiber_config.Turned90Config(tokens=64, stages=2, groups=2),
     ("h100", "aqlm_1x16"): sm90_fiber_config.Turned90Config(tokens=128, stages=2, groups=1),
     ("h100", "aqlm_2x8"): sm90_fiber_config.Turned90Config(tokens=64, stages=2, groups=2),
