@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from heddle.cost.trace import Unit
-from heddle.cost.units import crossbar, decode_extension, read_ports, selector
+from heddle.cost.units import (
+    bind_latch,
+    busy_bitmap,
+    crossbar,
+    decode_extension,
+    read_ports,
+    selector,
+    weft_context,
+)
 from heddle.errors import unknown_name
 
-UNITS: dict[str, Unit] = {
-    module.UNIT.name: module.UNIT for module in (selector, decode_extension, read_ports, crossbar)
-}
+_MODULES = (selector, decode_extension, read_ports, crossbar, busy_bitmap, bind_latch, weft_context)
+UNITS: dict[str, Unit] = {module.UNIT.name: module.UNIT for module in _MODULES}
 """All units that are simulated together with the simulator's, by the name of the module."""
 
 

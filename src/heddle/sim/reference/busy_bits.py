@@ -78,8 +78,8 @@ class BusyBits:
         """Clear all parts of F; `scoped`: only `part`."""
         for register in registers:
             self._count(False)
-            for line in [self._full[register][part]] if scoped else list(self._full[register].values()):
-                line.change(seen + self._later(register.subpartition, origin), False)
+            for one in [part] if scoped else (None, *self._places):  # also a part that is set in the meantime
+                self._full[register][one].change(seen + self._later(register.subpartition, origin), False)
 
     def reset(self, pool: Iterable[Physical], seen: int) -> None:
         """Set E and clear F of the pool, in all views from `seen` on (SETFIBER with ALL)."""

@@ -76,10 +76,10 @@ class FiberThread:
         mine = [op for op in self._flying if op.matrix and op.warp is warp and op.write_end > cycle]
         return {register for op in mine for register in op.written}
 
-    def begin(self, warp: Warp, instruction: Instruction, cycle: int) -> Operation:
+    def begin(self, warp: Warp, instruction: Instruction, bound: Bind | None, cycle: int) -> Operation:
         """Issue an instruction: set its bits, and follow it from now on."""
         self._flying = [op for op in self._flying if op.end(op_registers(op)) + self._delay > cycle]
-        operation = Operation(self, warp, instruction, warp.bound or Bind())
+        operation = Operation(self, warp, instruction, bound or Bind())
         self.note("issue", operation, operation.written, cycle)
         operation.issue(cycle)
         if operation.matrix:

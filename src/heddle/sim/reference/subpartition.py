@@ -137,16 +137,15 @@ class Subpartition:
     def _issue(self, warp: Warp, cycle: int, extra: int) -> None:
         instruction, unit = self._instruction(warp), OPCODES[self._instruction(warp).op].unit
         warp.branch_target = warp.operation = None
+        bound = warp.take_bound()
         self.sm.chip.log.issue(warp, instruction, cycle)
         if warp.acts(instruction):
             self.sm.pipes.occupy(self.sm.chip.timing(instruction), self.index, cycle)
             self._set_next_ok(warp, cycle + max(1, instruction.control.stall) + extra)
             if warp.cta.thread is not None and unit is not Unit.BUSY_BIT:
-                warp.operation = warp.cta.thread.begin(warp, instruction, cycle)
-            warp.bound = None
+                warp.operation = warp.cta.thread.begin(warp, instruction, bound, cycle)
             self._model(warp).issue(warp, instruction, cycle, extra)
         else:
-            warp.bound = None
             self._set_next_ok(warp, cycle + max(1, instruction.control.stall))
             for counter in (instruction.control.write_barrier, instruction.control.read_barrier):
                 warp.release(counter, cycle + 2, self._model(warp).reason(instruction))

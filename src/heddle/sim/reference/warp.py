@@ -69,6 +69,11 @@ class Warp:
         """The subpartition on which the warp runs."""
         return self.index % self.cta.sm.machine.subpartitions
 
+    def take_bound(self) -> Bind | None:
+        """Return what a BIND has bound to the instruction that issues now; the next one has none."""
+        bound, self.bound = self.bound, None
+        return bound
+
     def acts(self, instruction: Instruction) -> bool:
         """Tell whether the instruction acts for this warp, or is predicated off by `by`."""
         return {"warp": True, "group": self.rank % 4 == 0, "role": self.rank == 0}[instruction.by]
