@@ -175,7 +175,8 @@ class MmaApart(Op):
 
     A weft has 16 rows of `acc`, and the rows of `b` [n, k] that it has loaded or made; with `b_transposed`, b is [k, n]
     and acc += a @ b. `a` are 16 rows of its own, or, spread as first operand, 16 of which each weft has a copy. So the
-    four work on different data, as on different keys of the same queries.
+    four work on different data, as on different keys of the same queries. With `a_transposed`, a is [k, m]: a pool
+    tensor divided along its columns, 16 of which are the weft's rows of the sum.
     """
 
     acc: str
@@ -183,6 +184,7 @@ class MmaApart(Op):
     b: str
     accumulate: bool = True
     b_transposed: bool = False
+    a_transposed: bool = False
 
 
 FOLDED_ROWS = 64

@@ -360,7 +360,14 @@ def _mma_apart(op: tile.MmaApart, tiles: _Tiles) -> None:
     n, depth = held[::-1] if op.b_transposed else held
     _equal("the accumulator", acc, (SUBPARTITIONS * APART_ROWS, n), op.where)
     rows = APART_ROWS if first.spread == "first" else SUBPARTITIONS * APART_ROWS
-    _equal("the first operand", a, (rows, depth), op.where)
+    _equal("the first operand", a[::-1] if op.a_transposed else a, (rows, depth), op.where)
+    if op.a_transposed != (first.warp_grid == (1, SUBPARTITIONS)):
+        raise UserError(
+            f"the first operand {op.a!r} is divided among {first.warp_grid[0]} x {first.warp_grid[1]} wefts, and takes "
+            f"part {'transposed' if op.a_transposed else 'as it is'}",
+            where=op.where,
+            hint="one that takes part transposed is divided along its columns, with wefts=(1, 4)",
+        )
     types = [tiles.dtype(name) for name in (op.acc, op.a, op.b)]
     if types[0] != "fp32" or types[1] != types[2] or dtype_bytes(types[1]) != TRANSPOSABLE_BYTES:
         raise UserError(

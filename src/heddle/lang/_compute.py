@@ -365,11 +365,13 @@ class ComputeOps(DataOps):
         *,
         accumulate: bool = True,
         transposed: bool = False,
+        a_transposed: bool = False,
     ) -> None:
         """Multiply in each of four wefts what the weft has itself (mode fiber, sm_80): acc += a @ b.T.
 
         A weft has 16 rows of `acc`, and its quarter of the rows of `b` [n, k]; `transposed`: b is [k, n]. `a` has 16
-        rows a weft, or is spread as first operand: 16 rows of which each weft has a copy.
+        rows a weft, or is spread as first operand: 16 rows of which each weft has a copy; `a_transposed`: a is [k, m], a
+        pool tensor divided along its columns.
         """
         self._emit(
             tile.MmaApart(
@@ -378,6 +380,7 @@ class ComputeOps(DataOps):
                 b=whole_tile(b, "b"),
                 accumulate=accumulate,
                 b_transposed=transposed,
+                a_transposed=a_transposed,
                 where=caller(),
             )
         )

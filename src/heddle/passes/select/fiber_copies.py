@@ -82,7 +82,7 @@ def _emit(writer: RoleWriter, op: MmaApart, acc: WarpLayout, step: int, *, grows
         "WMMA",
         _sum(writer, op, acc, grows=grows),
         (
-            operand_atom(writer, op.a, 0, step),
+            operand_atom(writer, op.a, *((step, 0) if op.a_transposed else (0, step))),
             Operand(writer.tile_values(op.b)[0], step * count, count),
             *added,
         ),
@@ -109,11 +109,16 @@ def _effect(writer: RoleWriter, op: MmaApart, step: int, *, fresh: bool, grows: 
     grown = replace(total, object=_chain(writer, op))
     reads = [*_operands(writer, op, step), *([grown] if adds else [])]
     params = {"accumulate": 0 if fresh else 1} | ({"transposed": 1} if op.b_transposed else {})
+    params |= {"a_transposed": 1} if op.a_transposed else {}
     return writer.effect("mma", reads, [grown if grows else total], **params)
 
 
 def _operands(writer: RoleWriter, op: MmaApart, step: int) -> Iterator[Access]:
-    yield replace(writer.tile_band(op.a, 0), col=step * ATOM, cols=ATOM)
+    first = writer.tile_band(op.a, 0)
+    if op.a_transposed:
+        yield replace(first, row=step * ATOM, rows=ATOM, cols=ATOM)
+    else:
+        yield replace(first, col=step * ATOM, cols=ATOM)
     held = writer.tile_band(op.b, 0)
     if op.b_transposed:
         yield replace(held, row=held.row + step * ATOM, rows=ATOM)

@@ -8,6 +8,8 @@ hand-over. Only dS crosses from rows to columns, through shared memory, within a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from heddle.kernels.attention.backward.shape import backward_flops
 from heddle.kernels.attention.backward.sm80_fiber_config import GROUP, FiberBackward80Config
 from heddle.kernels.attention.backward.sm80_fiber_memory import TURNING, Memory
@@ -16,14 +18,22 @@ from heddle.kernels.attention.backward.sm80_fiber_slopes import Slopes, add_dq, 
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.lang import Builder, kernel
 
-COPY_REGISTERS = 24
-"""Addresses and counters of the weft that copies."""
-LOAD_REGISTERS = 12
-"""Of a weft that makes fragments."""
-TURN_REGISTERS = 8
-"""Of a weft that makes those of one tensor."""
-ADD_REGISTERS = 12
-"""Addresses and counters of a weft that adds dQ to memory."""
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """Registers of wefts: addresses and counters, and what a load has on its way.
+
+    copy: the weft that copies; rows: that makes fragments; turn: that makes those of one tensor; add: that adds dQ.
+    """
+
+    copy: int = 24
+    rows: int = 12
+    turn: int = 8
+    add: int = 12
+
+
+BUDGETS = Budgets()
+BUDGETS_OF_COPIES = Budgets(copy=16, rows=10, turn=6, add=8)
+"""Where each subpartition has all of every second operand there is less room."""
 
 
 @kernel
@@ -37,22 +47,32 @@ def attention_bwd_sm80_fiber(
     products = Products(k, problem, config, memory, pool)
     slopes = Slopes(k, problem, config, memory, pool)
     has = {name: any(values) for name, values in items.items()}
-    k.set_fiber_num(copy=1, turn_q=TURNING, turn_do=TURNING, rows=GROUP, slopes=GROUP, add=GROUP, multiply=GROUP)
+    budgets = BUDGETS_OF_COPIES if config.copies else BUDGETS
+    turns = {"turn": (1, 0)} if config.copies else {"turn_q": (0,), "turn_do": (1,)}
+    turning = GROUP if config.copies else TURNING
+    slope_turns = {"turn_slopes": GROUP} if config.copies else {}
+    k.set_fiber_num(
+        copy=1, **dict.fromkeys(turns, turning), rows=GROUP, slopes=GROUP, **slope_turns, add=GROUP, multiply=GROUP
+    )
 
-    with k.role("copy", window=0, registers=COPY_REGISTERS):
+    with k.role("copy", window=0, registers=budgets.copy):
         for item in k.work():
             memory.copy(item, has["steady"])
-    for which, name in enumerate(("turn_q", "turn_do")):
-        with k.role(name, window=1, registers=TURN_REGISTERS, pace=config.pace):
+    for name, which in turns.items():
+        with k.role(name, window=1, registers=budgets.turn, pace=config.pace):
             for item in k.work():
-                memory.load_turned(item, which)
-    with k.role("rows", window=0, registers=LOAD_REGISTERS, pace=config.pace):
+                memory.load_turned(item, *which)
+    with k.role("rows", window=0, registers=budgets.rows, pace=config.pace):
         for item in k.work():
             memory.load_rows(item)
     with k.role("slopes", window=0, registers=slopes_registers(config), pace=config.pace):
         for item in k.work():
             slopes.tile(item, has["plain"], has["masked"])
-    with k.role("add", window=0, registers=ADD_REGISTERS, pace=config.pace):
+    for name in slope_turns:
+        with k.role(name, window=0, registers=budgets.turn, pace=config.pace):
+            for item in k.work():
+                slopes.load_turned(item)
+    with k.role("add", window=int(config.copies), registers=budgets.add, pace=config.pace):
         for item in k.work():
             add_dq(k, problem, config, memory, pool, item)
     with k.role("multiply", window=1, registers=multiply_registers(problem, config)):

@@ -25,13 +25,14 @@ class FiberBackward80Config:
     """A FIBER-thread keeps `groups` blocks of 64 keys of a query head and goes through its queries, `tile_m` a step.
 
     `stages`: blocks of Q and dO in shared memory. `pace`: least cycles between instructions of the wefts that do not
-    multiply.
+    multiply. `copies`: each subpartition has all of every second operand, so that no weft reads in another one.
     """
 
     tile_m: int
     groups: int
     stages: int
     pace: int = 1
+    copies: bool = False
 
     @property
     def ahead(self) -> int:
@@ -45,14 +46,20 @@ class FiberBackward80Config:
 
     def label(self) -> str:
         """Return a short name, as in `fiber 32x64 s4 pace1`."""
-        return f"fiber {self.tile_m}x{self.tile_n} s{self.stages} pace{self.pace}"
+        return f"fiber {self.tile_m}x{self.tile_n} s{self.stages} pace{self.pace}{' copies' if self.copies else ''}"
+
+    @property
+    def slope_stages(self) -> int:
+        """Blocks of dS in shared memory: a weft turns its own at once, or others do while the next one is made."""
+        return 2 if self.copies else 1
 
 
 def shared_bytes(problem: AttentionProblem, config: FiberBackward80Config) -> int:
     """Return the shared memory of a FIBER-thread: K, V, a block of dS on its way, stages of Q, dO and statistics."""
     rows = 2 * config.tile_n + 2 * config.stages * config.tile_m
-    statistics = 2 * config.stages * config.tile_m * ACCUMULATOR_BYTES
-    return (rows * problem.head_dim + BLOCK_KEYS * config.tile_m) * problem.element_bytes + statistics
+    statistics = 0 if config.copies else 2 * config.stages * config.tile_m * ACCUMULATOR_BYTES
+    slopes = config.slope_stages * BLOCK_KEYS * config.tile_m
+    return (rows * problem.head_dim + slopes) * problem.element_bytes + statistics
 
 
 def fiber_backward_items(problem: AttentionProblem, config: FiberBackward80Config) -> dict[str, list[int]]:

@@ -22,9 +22,17 @@ TURNING = 2
 """Wefts that load Q or dO turned: each subpartition of two has half of the queries of a step."""
 MEETING = 1
 """The barrier at which wefts that copy and load meet."""
-MEETING_WEFTS = 1 + 2 * TURNING + 2 * GROUP
 STATISTIC_BYTES = 4
 """That a lane copies: a row statistic of one query."""
+
+
+def second_operand(
+    k: Builder, name: str, shape: tuple[int, int], dtype: str, wefts: tuple[int, int], config: FiberBackward80Config
+) -> RegisterHandle:
+    """Declare a second operand in the pool: divided among wefts of all subpartitions, or whole in each."""
+    if config.copies:
+        return k.pool(name, (GROUP * shape[0], shape[1]), dtype)[0]
+    return k.pool(name, shape, dtype, read_by="all", wefts=wefts)[0]
 
 
 class Memory:
@@ -36,9 +44,11 @@ class Memory:
         self._declare_global()
         self.kv_shared = [k.shared(name, (config.tile_n, d), dtype) for name in ("k", "v")]
         self.blocks_shared = [k.shared(name, (m, d), dtype, stages=config.stages) for name in ("q", "do")]
-        self.lse_shared, self.dpsum_shared = (
-            k.shared(f"{name}_shared", (1, m), "fp32", stages=config.stages) for name in ("lse", "dpsum")
-        )
+        self.statistics_shared = [
+            k.shared(f"{name}_shared", (1, m), "fp32", stages=config.stages)
+            for name in ("lse", "dpsum")
+            if not config.copies
+        ]
         self.ring = k.ring("blocks", config.stages)
         blocks, parts = range(config.groups), range(d // BLOCK_HEAD)
         self.keys, self.values = (
@@ -49,12 +59,13 @@ class Memory:
             [k.pool(f"keys_{b}_turned_{h}", turned, dtype, wefts=(1, GROUP))[0] for h in parts] for b in blocks
         ]
         self.queries, self.gradients = (
-            k.pool(name, (m, d), dtype, read_by="all", wefts=(1, GROUP))[0] for name in ("queries", "gradients")
+            second_operand(k, name, (m, d), dtype, (1, GROUP), config) for name in ("queries", "gradients")
         )
         self.queries_turned, self.gradients_turned = (
-            k.pool(f"{name}_turned", (m, d), dtype, read_by="all", wefts=(TURNING, 1))[0]
+            second_operand(k, f"{name}_turned", (m, d), dtype, (TURNING, 1), config)
             for name in ("queries", "gradients")
         )
+        self.meeting_wefts = 1 + (2 * GROUP if config.copies else 2 * TURNING + 2 * GROUP)
 
     def _declare_global(self) -> None:
         k, problem = self.k, self.problem
@@ -64,7 +75,7 @@ class Memory:
         self.blocks_global = [k.tensor(name, queries, dtype) for name in ("Q", "dO")]
         self.kv_global = [k.tensor(name, keys, dtype) for name in ("K", "V")]
         statistics = (planes, 1, padded_queries(problem))
-        self.lse, self.dpsum = (k.tensor(name, statistics, "fp32") for name in ("LSE_log2", "dPsum"))
+        self.statistics = [k.tensor(name, statistics, "fp32") for name in ("LSE_log2", "dPsum")]
         self.dq = k.tensor("dQ_accum", queries, "fp32", role="output")
         of_heads = (planes, problem.seqlen_kv, d)
         self.dk, self.dv = (k.tensor(name, of_heads, dtype, role="output") for name in ("dK_heads", "dV_heads"))
@@ -98,7 +109,7 @@ class Memory:
     def _copy(self, item: Item, row: Index, ahead: int) -> None:
         for shared, source in zip(self.blocks_shared, self.blocks_global, strict=True):
             self.k.cp_async(shared[self.ring + ahead], source[item.plane, row, 0])
-        for shared, source in ((self.lse_shared, self.lse), (self.dpsum_shared, self.dpsum)):
+        for shared, source in zip(self.statistics_shared, self.statistics, strict=bool(self.statistics_shared)):
             target = shared[self.ring + ahead]
             self.k.cp_async(target, source[item.plane, 0, row], bytes_per_lane=STATISTIC_BYTES)
 
@@ -113,7 +124,7 @@ class Memory:
 
     def meet(self) -> None:
         """What has been copied is there for all, and what was loaded may be overwritten."""
-        self.k.sync(MEETING, warps=MEETING_WEFTS)
+        self.k.sync(MEETING, warps=self.meeting_wefts)
 
     def load_rows(self, item: Item) -> None:
         """K, V and K turned once, Q and dO block by block."""
@@ -127,17 +138,18 @@ class Memory:
         for _ in self.k.range(item.steps, name="load"):
             self.meet()
             for fragments, shared in zip((self.queries, self.gradients), self.blocks_shared, strict=True):
-                self._give(fragments, shared[self.ring])
+                self._give(fragments, shared[self.ring], each=self.config.copies)
             self.ring.advance()
         self.meet()
 
-    def load_turned(self, item: Item, which: int) -> None:
-        """Q (0) or dO (1) turned, block by block."""
-        fragments = (self.queries_turned, self.gradients_turned)[which]
+    def load_turned(self, item: Item, *which: int) -> None:
+        """Q (0) or dO (1) turned, or both, block by block."""
+        turned = (self.queries_turned, self.gradients_turned)
         self.meet_late()
-        for _ in self.k.range(item.steps, name=f"turn_{which}"):
+        for _ in self.k.range(item.steps, name=f"turn_{which[0]}"):
             self.meet()
-            self._give(fragments, self.blocks_shared[which][self.ring])
+            for operand in which:
+                self._give(turned[operand], self.blocks_shared[operand][self.ring], each=self.config.copies)
             self.ring.advance()
 
     def meet_late(self) -> None:
@@ -145,6 +157,6 @@ class Memory:
         self.meet()
         self.meet()
 
-    def _give(self, fragments: RegisterHandle, source: SharedBox) -> None:
-        self.k.load(fragments, source)
+    def _give(self, fragments: RegisterHandle, source: SharedBox, *, each: bool = False) -> None:
+        self.k.load(fragments, source, each=each)
         self.k.set_busy_bit(fragments, "full")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
@@ -23,6 +24,8 @@ MAX_STAGES = 5
 LEAST_STAGES = 3
 STEP = 32
 """Queries of a step: 16 for each of the two subpartitions in which Q and dO lie turned."""
+STEP_OF_COPIES = 16
+"""The same where each subpartition has all of Q and dO."""
 CONFIGS = {
     64: FiberBackward80Config(tile_m=32, groups=2, stages=MAX_STAGES),
     128: FiberBackward80Config(tile_m=32, groups=1, stages=MAX_STAGES),
@@ -30,7 +33,7 @@ CONFIGS = {
 """By head size: dK and dV take a quarter of the registers, 128 in each subpartition."""
 MOST_PACE = 15
 TILE = (
-    TileParameter("tile_m", int, "queries of a step", "32: registers hold no more"),
+    TileParameter("tile_m", int, "queries of a step", "32, with copies 16: registers hold no more"),
     TileParameter(
         "groups", int, "blocks of 64 keys that a FIBER-thread keeps", "1, at head size 64 also 2, as registers hold"
     ),
@@ -40,10 +43,12 @@ TILE = (
 """What the fields of `FiberBackward80Config` may be, for people."""
 
 
-def candidates(problem: AttentionProblem, machine: Machine) -> list[FiberBackward80Config]:
+def candidates(problem: AttentionProblem, machine: Machine, copies: bool = False) -> list[FiberBackward80Config]:
     """Return configurations worth trying, the one that is taken first. Raises UserError for what cannot be run."""
     _check_problem(problem)
     config = CONFIGS[problem.head_dim]
+    if copies:
+        config = replace(config, tile_m=STEP_OF_COPIES, copies=True)
     return [replace(config, stages=min(MAX_STAGES, _stages_that_fit(problem, config, machine)))]
 
 
@@ -76,10 +81,11 @@ def _check_problem(problem: AttentionProblem) -> None:
 
 def _check_config(problem: AttentionProblem, config: FiberBackward80Config, machine: Machine) -> None:
     groups = CONFIGS[problem.head_dim].groups
-    if config.tile_m != STEP or not 1 <= config.groups <= groups:
+    step = STEP_OF_COPIES if config.copies else STEP
+    if config.tile_m != step or not 1 <= config.groups <= groups:
         allowed = " to ".join(map(str, sorted({1, groups})))
         raise UserError(
-            f"at head size {problem.head_dim} registers hold tile_m = {STEP} queries of a step and groups = {allowed}; "
+            f"at head size {problem.head_dim} registers hold tile_m = {step} queries of a step and groups = {allowed}; "
             f"got {config.tile_m} and {config.groups}"
         )
     most = _stages_that_fit(problem, config, machine)
@@ -91,5 +97,7 @@ def _check_config(problem: AttentionProblem, config: FiberBackward80Config, mach
         raise UserError(f"pace must be 1 to {MOST_PACE} cycles, got {config.pace}")
 
 
-SM80_FIBER_BACKWARD = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(LITERAL,))
+COPIES = NativeKernel(candidates=partial(candidates, copies=True), build=build, tile=TILE)
+"""For machines whose registers are shared inside a subpartition only."""
+SM80_FIBER_BACKWARD = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(COPIES, LITERAL))
 """The FIBER-native backward pass of A100, its main kernel."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heddle.kernels.attention.backward.sm80_fiber_config import BLOCK_HEAD, BLOCK_KEYS, GROUP, FiberBackward80Config
-from heddle.kernels.attention.backward.sm80_fiber_memory import Memory
+from heddle.kernels.attention.backward.sm80_fiber_memory import Memory, second_operand
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.lang import Builder, Item, RegisterHandle
 
@@ -44,7 +44,7 @@ def channels(k: Builder, problem: AttentionProblem, config: FiberBackward80Confi
         products=k.pool("products", shape, "fp32")[0],
         weights=k.pool("weights", shape, dtype)[0],
         slopes=k.pool("slopes", shape, dtype)[0],
-        turned=k.pool("slopes_turned", shape, dtype, read_by="all", wefts=(GROUP, 1))[0],
+        turned=second_operand(k, "slopes_turned", shape, dtype, (GROUP, 1), config),
         dq=k.pool("dq", (BLOCK_HEAD, config.tile_m), "fp32")[0],
     )
 
@@ -55,14 +55,14 @@ class Products:
     def __init__(
         self, k: Builder, problem: AttentionProblem, config: FiberBackward80Config, memory: Memory, pool: Channels
     ) -> None:
-        self.k, self.problem, self.memory, self.pool = k, problem, memory, pool
+        self.k, self.problem, self.memory, self.pool, self.copies = k, problem, memory, pool, config.copies
         self.blocks, self.parts = range(config.groups), range(problem.head_dim // BLOCK_HEAD)
         shape, warps = (BLOCK_KEYS, problem.head_dim), (GROUP, 1)
         self.dk, self.dv = ([k.registers(f"{n}_{b}", shape, "fp32", warps=warps) for b in self.blocks] for n in "kv")
         self.dq_sums = [
             k.registers(f"dq_{h}", (BLOCK_HEAD, config.tile_m), "fp32", warps=warps)
             for h in self.parts
-            if config.groups > 1
+            if config.groups > 1 and not config.copies
         ]
 
     def tile(self, item: Item, has_one: bool, has_more: bool, has_middle: bool) -> None:
@@ -102,7 +102,7 @@ class Products:
             (pool.scores, memory.keys[b], memory.queries),
             (pool.products, memory.values[b], memory.gradients),
         ):
-            k.mma(target, first, second, accumulate=False)
+            self._multiply(target, first, second, accumulate=False)
             k.set_busy_bit(target, "full")
             if last:
                 k.set_busy_bit(first, "empty")
@@ -124,30 +124,45 @@ class Products:
 
     def _add(self, sums: RegisterHandle, first: RegisterHandle, second: RegisterHandle, b: int) -> None:
         k = self.k
-        k.mma(sums, first, second, transposed=True)
+        self._multiply(sums, first, second, transposed=True)
         k.set_busy_bit(first, "empty")
         if b == self.blocks[-1]:
             k.set_busy_bit(second, "empty")
 
     def _add_dq(self, b: int, h: int, last: bool) -> None:
-        """dQ^T grows over the blocks of keys and goes to the pool with the last."""
-        k, pool, final = self.k, self.pool, b == self.blocks[-1]
+        """dQ^T grows over the blocks of keys and goes to the pool with the last; products of copies, with each."""
+        k, pool, final = self.k, self.pool, b == self.blocks[-1] or self.copies
         keys, sums = self.memory.keys_turned[b][h], self.dq_sums[h] if self.dq_sums else None
         target = pool.dq if final else sums
         assert target is not None
-        k.mma(
-            target,
-            keys,
-            pool.turned,
-            transposed=True,
-            a_transposed=True,
-            accumulate=b > 0,
-            plus=sums if final else None,
-        )
+        if self.copies:
+            k.mma_apart(target, keys, pool.turned, transposed=True, a_transposed=True, accumulate=False)
+        else:
+            k.mma(
+                target,
+                keys,
+                pool.turned,
+                transposed=True,
+                a_transposed=True,
+                accumulate=b > 0,
+                plus=sums if final else None,
+            )
         if final:
             k.set_busy_bit(pool.dq, "full")
         if last:
             k.set_busy_bit(keys, "empty")
+
+    def _multiply(
+        self,
+        acc: RegisterHandle,
+        a: RegisterHandle,
+        b: RegisterHandle,
+        *,
+        accumulate: bool = True,
+        transposed: bool = False,
+    ) -> None:
+        multiply = self.k.mma_apart if self.copies else self.k.mma
+        multiply(acc, a, b, accumulate=accumulate, transposed=transposed)
 
     def _store(self, item: Item) -> None:
         k, memory = self.k, self.memory
@@ -160,5 +175,5 @@ class Products:
 def multiply_registers(problem: AttentionProblem, config: FiberBackward80Config) -> int:
     """Registers of a weft that multiplies: dK, dV, dQ^T over several blocks of keys, a sum on its way to the pool."""
     sums = SUMS * config.tile_m // 32
-    dq = sums * problem.head_dim // BLOCK_HEAD if config.groups > 1 else 0
+    dq = sums * problem.head_dim // BLOCK_HEAD if config.groups > 1 and not config.copies else 0
     return config.groups * problem.head_dim + dq + sums + MULTIPLY_REGISTERS
