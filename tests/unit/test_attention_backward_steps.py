@@ -29,6 +29,7 @@ def cell_of(small: SmallBackward, step: str, sms: int = 1, **changes: Any) -> Ce
 CELLS: dict[str, Cell] = {
     "h100, statistics in each subpartition": cell_of(H100, FS),
     "h100, roles of FlashAttention 3": cell_of(H100, LITERAL, head_dim=64, seqlen_q=256),
+    "a100, second operands in each subpartition": cell_of(A100, FS, seqlen_q=64),
     "a100, roles of FlashAttention 2": cell_of(A100, LITERAL, seqlen_q=64),
     "b200, roles of FlashAttention 4": cell_of(B200, LITERAL, head_dim=64),
     "b200, roles of FlashAttention 4 in pairs": cell_of(B200, LITERAL, sms=2),
@@ -107,8 +108,9 @@ def test_steps_without_bits_have_a_kernel(small: SmallBackward, step: str) -> No
     assert "fine_scheduling" not in found.kernel.needs
 
 
-def test_h100_has_a_kernel_that_reads_no_other_subpartition() -> None:
-    assert not H100.on_step(FS).kernel.across
+@pytest.mark.parametrize("small", [A100, H100, B200], ids=lambda small: small.gpu)
+def test_the_step_with_bits_reads_no_other_subpartition(small: SmallBackward) -> None:
+    assert not small.on_step(FS).kernel.across
 
 
 @pytest.mark.parametrize("step", [LITERAL, WHOLE])

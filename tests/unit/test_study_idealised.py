@@ -1,5 +1,6 @@
 """The studies of oracles and switches: figures on small problems, and the rows of a comparison."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from heddle.machine import machine
 from heddle.sim import SimResult, simulate
 from heddle.sim.ideal import ideal
 from heddle.study import paper
-from heddle.study.compare import compare
+from heddle.study.compare import attempt, compare
 from heddle.study.runs import request, run
 
 CASES = {
@@ -104,3 +105,11 @@ def test_a_comparison_has_the_rows_of_both_studies(answered: list[Any]) -> None:
 def test_an_ablation_has_them_on_h100_only(answered: list[Any]) -> None:
     assert "oracles" in compare("gemm", "h100", ablate=True, jobs=1, texts=SIZES)
     assert "oracles" not in compare("gemm", "a100", ablate=True, jobs=1, texts=SIZES)
+
+
+def test_an_oracle_that_a_launch_has_no_instructions_for_is_absent() -> None:
+    texts = {"batch": 1, "heads_q": 1, "seqlen_q": 128, "seqlen_kv": 128}
+    asked = request("attention_bwd_preprocess_fa3", "h100", simulation="representative", texts=texts)
+    found = attempt(dataclasses.replace(asked, oracle=("fs",)))
+    assert isinstance(found, str)
+    assert "no warp-group matrix instructions" in found

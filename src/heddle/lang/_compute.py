@@ -370,8 +370,8 @@ class ComputeOps(DataOps):
         """Multiply in each of four wefts what the weft has itself (mode fiber, sm_80): acc += a @ b.T.
 
         A weft has 16 rows of `acc`, and its quarter of the rows of `b` [n, k]; `transposed`: b is [k, n]. `a` has 16
-        rows a weft, or is spread as first operand: 16 rows of which each weft has a copy; `a_transposed`: a is [k, m], a
-        pool tensor divided along its columns.
+        rows a weft, or is spread as first operand: 16 rows of which each weft has a copy; `a_transposed`: a is [k, m],
+        a pool tensor divided along its columns.
         """
         self._emit(
             tile.MmaApart(

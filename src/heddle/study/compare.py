@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heddle.errors import UserError, unknown_name
+from heddle.errors import UnsupportedError, UserError, unknown_name
 from heddle.kernels.registry import find_entry, find_kernel
 from heddle.machine.load import machine as load_machine
 from heddle.machine.spec import Machine
@@ -145,7 +145,7 @@ def attempt(asked: Request) -> Row | str:
     """Answer a question; where its kernel cannot run it, return why, which is kept in the store as well."""
     try:
         return runs.run(asked)
-    except UserError as error:
+    except (UserError, UnsupportedError) as error:
         reason = error.message.partition("\n")[0]
         runs.keep_refusal(asked, reason)
         return reason

@@ -65,7 +65,7 @@ class Memory:
             second_operand(k, f"{name}_turned", (m, d), dtype, (TURNING, 1), config)
             for name in ("queries", "gradients")
         )
-        self.meeting_wefts = 1 + (2 * GROUP if config.copies else 2 * TURNING + 2 * GROUP)
+        self.meeting_wefts = 3 * GROUP if config.copies else 1 + 2 * TURNING + 2 * GROUP
 
     def _declare_global(self) -> None:
         k, problem = self.k, self.problem

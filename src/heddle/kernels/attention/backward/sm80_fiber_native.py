@@ -99,5 +99,7 @@ def _check_config(problem: AttentionProblem, config: FiberBackward80Config, mach
 
 COPIES = NativeKernel(candidates=partial(candidates, copies=True), build=build, tile=TILE)
 """For machines whose registers are shared inside a subpartition only."""
-SM80_FIBER_BACKWARD = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(COPIES, LITERAL))
+SM80_FIBER_BACKWARD = NativeKernel(
+    candidates=candidates, build=build, tile=TILE, across=True, instead=(COPIES, LITERAL)
+)
 """The FIBER-native backward pass of A100, its main kernel."""
