@@ -9,6 +9,7 @@ import pytest
 from heddle.errors import UserError
 from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_fiber import OWN
+from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
 from heddle.study.checks import check
 from heddle.study.features import STEPS
@@ -18,6 +19,7 @@ from native_mutants import fate, mutants, rejected
 
 PLAIN = {"batch": 1, "heads_q": 1, "seqlen_q": 128, "seqlen_kv": 128}
 RAGGED = {**PLAIN, "heads_q": 2, "seqlen_q": 70, "seqlen_kv": 100, "head_dim": 64, "causal": 1, "dtype": "bf16"}
+LONG = {**PLAIN, "seqlen_q": 100, "seqlen_kv": 500, "head_dim": 64}
 WIDE = {**PLAIN, "seqlen_q": 64, "head_dim": 256}
 QUICK = 120
 """In the quick test every so many of the mutants that the verifier has to reject."""
@@ -52,6 +54,32 @@ def test_copies_are_read_in_the_own_subpartition_and_nothing_starts_together() -
     assert not any(row.group for row in products)
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        LONG,
+        pytest.param(RAGGED, marks=pytest.mark.slow),
+        pytest.param({**PLAIN, "seqlen_q": 256, "seqlen_kv": 256, "causal": 1}, marks=pytest.mark.slow),
+        pytest.param({**WIDE, "turns": 0}, marks=pytest.mark.slow),
+    ],
+    ids=["long", "ragged", "causal", "wide"],
+)
+def test_numbers_are_right_without_bits(params: dict[str, Any]) -> None:
+    row = check(asked("+DP literal", params))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_without_bits_wefts_share_no_register_and_multiply_by_mma_sync() -> None:
+    found = find_kernel("attention").build(asked("+DP", LONG).machine, asked("+DP", LONG).params, mode="fiber")
+    assert not found.pool
+    assert {row.op for row in program("+DP", LONG).instructions} & {"HMMA", "WMMA", "DEPBAR.BIND"} == {"HMMA"}
+
+
+def test_a_kernel_without_bits_says_what_its_tile_may_be() -> None:
+    with pytest.raises(UserError, match="multiples of 16 keys; got 2, 32, 2 and 24"):
+        program("+DP literal", {**LONG, "tile_n": 24})
+
+
 def test_two_stages_are_too_few_where_rows_of_others_are_loaded() -> None:
     with pytest.raises(UserError, match="stages must be 3 to"):
         program("+DP +FS", {**PLAIN, "stages": 2})
@@ -66,8 +94,9 @@ def test_the_verifier_rejects_mutants_of_the_bits() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_mutants_are_found() -> None:
-    of = asked("+DP +FS", RAGGED)
+@pytest.mark.parametrize(("step", "params"), [("+DP +FS", RAGGED), ("+DP literal", LONG)], ids=["copies", "roles"])
+def test_mutants_are_found(step: str, params: dict[str, Any]) -> None:
+    of = asked(step, params)
     fates = {name: fate(mutant, of) for name, mutant in list(mutants(compiled(of)))[::SLOW_EVERY]}
     left = [name for name, found in fates.items() if found not in ("verifier", "run", "hazard")]
     assert len(left) <= ACCEPTED * len(fates), left

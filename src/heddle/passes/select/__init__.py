@@ -160,7 +160,11 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
 }
 """What kernels of mode fiber are lowered with, by generation."""
 PHASED: Mapping[str, dict[type[t.Op], Handler]] = {
-    "sm_80": {**GENERATIONS["sm_80"], t.SetFiberNum: fiber.lower_set_fiber_num},
+    "sm_80": {
+        **GENERATIONS["sm_80"],
+        t.CpAsync: fiber_hmma.lower_cp_async,
+        t.SetFiberNum: fiber.lower_set_fiber_num,
+    },
     "sm_90": {
         **GENERATIONS["sm_90"],
         t.Arrive: fiber.lower_phased_arrive,

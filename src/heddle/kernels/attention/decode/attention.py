@@ -13,7 +13,7 @@ from heddle.kernels._composite import Arrays, Composite, Step
 from heddle.kernels._kernel import Parameter
 from heddle.kernels.attention.check import complete_sizes
 from heddle.kernels.attention.decode.choice import CHOICES, chosen, split_number
-from heddle.kernels.attention.decode.fiber import HEAD_DIMS
+from heddle.kernels.attention.decode.fiber_native import HEAD_DIMS
 from heddle.kernels.attention.decode.kernel import (
     ARCHITECTURES,
     BATCH,

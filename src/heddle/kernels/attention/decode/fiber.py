@@ -9,19 +9,11 @@ reads in the registers of all subpartitions. The code is that of A100 and runs o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from heddle.errors import UserError
-from heddle.ir.tile import TileProgram
-from heddle.kernels._limits import check_item_count
-from heddle.kernels._native import NativeKernel, ProgramParams
-from heddle.kernels._rounding import ceil_div
-from heddle.kernels.attention.decode.fiber_sum import COMBINE_REGISTERS, ROWS, WEFTS, WIDTH, Parts, Sum
+from heddle.kernels.attention.decode.fiber_parts import ROWS, WEFTS, WIDTH, Giver, SharedParts
+from heddle.kernels.attention.decode.fiber_sum import COMBINE_REGISTERS, Parts, Sum
 from heddle.kernels.attention.decode.shape import DecodeProblem
-from heddle.kernels.attention.decode.split import split_items
 from heddle.kernels.attention.softmax import OnlineSoftmax
 from heddle.lang import Builder, Index, Item, RegisterHandle, kernel
-from heddle.machine.spec import Machine
 
 LOAD_REGISTERS = 12
 """Of a weft that loads: addresses of loads whose operands have not been read."""
@@ -31,21 +23,30 @@ HEAD_DIMS = (64, 128)
 """With 256, O and Q leave no room for the parts in the window."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FiberDecodeConfig:
-    """A FIBER-thread takes `rows` query heads and `keys` keys at a time."""
-
-    rows: int
-    keys: int
-
-    def label(self) -> str:
-        """Return a short name, as in `fiber 16x128`."""
-        return f"fiber {self.rows}x{self.keys}"
-
-
 @kernel
 def decode_split_fiber(k: Builder, problem: DecodeProblem, items: dict[str, list[int]], threads: int) -> None:
     """Persistent over splits of keys."""
+    parts = Parts(k, problem)
+    _write(k, problem, items, threads, parts, parts)
+
+
+@kernel
+def decode_split_fiber_own(k: Builder, problem: DecodeProblem, items: dict[str, list[int]], threads: int) -> None:
+    """The same where no weft reads registers of another subpartition: the four results pass through shared memory."""
+    parts = SharedParts(k, problem)
+    log = k.registers("own_log", (WEFTS * ROWS, 1), "fp32", warps=(WEFTS, 1))
+    _write(k, problem, items, threads, parts, Giver(parts, log))
+
+
+def _write(
+    k: Builder,
+    problem: DecodeProblem,
+    items: dict[str, list[int]],
+    threads: int,
+    parts: Parts | SharedParts,
+    giver: Parts | Giver,
+) -> None:
+    """All wefts; `giver` hands over to `parts`."""
     k.flops = problem.packed.flops
     items["steps"] = [more + 1 for more in items["more"]]
     k.work_items(items, clusters=threads)
@@ -53,8 +54,7 @@ def decode_split_fiber(k: Builder, problem: DecodeProblem, items: dict[str, list
     shape = (problem.planes, problem.seqlen_kv, d)
     sources = [k.tensor(name, shape, problem.dtype) for name in ("K", "V")]
     pools = [k.pool(name, block, problem.dtype)[0] for name in ("keys", "values")]
-    parts = Parts(k, problem)
-    products = Products(k, problem, pools[0], pools[1], parts)
+    products = Products(k, problem, pools[0], pools[1], giver)
     total = Sum(k, problem, parts)
 
     k.set_fiber_num(begin=1, keys=WEFTS, values=WEFTS, multiply=WEFTS, combine=1)
@@ -70,7 +70,9 @@ def decode_split_fiber(k: Builder, problem: DecodeProblem, items: dict[str, list
     with k.role("multiply", window=1, registers=MULTIPLY_REGISTERS):
         for item in k.work():
             products.split(item, any(items["more"]))
+        giver.close()
     with k.role("combine", window=0, registers=COMBINE_REGISTERS):
+        parts.open()
         for item in k.work():
             total.write(item)
 
@@ -79,9 +81,9 @@ class Products:
     """The wefts that multiply."""
 
     def __init__(
-        self, k: Builder, problem: DecodeProblem, keys: RegisterHandle, values: RegisterHandle, parts: Parts
+        self, k: Builder, problem: DecodeProblem, keys: RegisterHandle, values: RegisterHandle, giver: Parts | Giver
     ) -> None:
-        self.k, self.problem, self.keys, self.values, self.parts = k, problem, keys, values, parts
+        self.k, self.problem, self.keys, self.values, self.giver = k, problem, keys, values, giver
         d, dtype, own, grid = problem.head_dim, problem.dtype, problem.keys // WEFTS, (WEFTS, 1)
         rows = WEFTS * ROWS
         self.q_global = k.tensor("Q", (problem.planes, problem.group, d), dtype)
@@ -105,7 +107,7 @@ class Products:
                     self._step(item, None)
         self._step(item, item.last)
         self.softmax.finish()
-        self.parts.give(self.softmax, self.outputs)
+        self.giver.give(self.softmax, self.outputs)
 
     def _step(self, item: Item, masked_col: Index | None) -> None:
         """A block of keys; `masked_col`: the first of it, if some may lie beyond the end."""
@@ -123,33 +125,3 @@ class Products:
             k.elementwise("pair_rows", self.pairs, self.values.columns(index * WIDTH, WIDTH))
             k.mma_apart(output, self.weights, self.pairs, transposed=True)
         k.set_busy_bit(self.values, "empty")
-
-
-def candidates(problem: DecodeProblem, machine: Machine) -> list[FiberDecodeConfig]:
-    """Return the one configuration. Raises UserError for what the kernel cannot run."""
-    if problem.head_dim not in HEAD_DIMS:
-        raise UserError(
-            f"the FIBER-native decode_split takes head sizes {', '.join(map(str, HEAD_DIMS))}; got {problem.head_dim}",
-            hint="leave --mode out",
-        )
-    return [FiberDecodeConfig(rows=ROWS, keys=problem.keys)]
-
-
-def build(problem: DecodeProblem, config: FiberDecodeConfig, machine: Machine, params: ProgramParams) -> TileProgram:
-    """Return the tile program, persistent on all SMs. Raises UserError for what the kernel cannot run."""
-    if config not in candidates(problem, machine):
-        raise UserError(f"the FIBER-native decode_split has one tile, {ROWS} x {problem.keys}; got {config.label()}")
-    count = problem.planes * ceil_div(problem.group, ROWS) * problem.num_splits
-    check_item_count(f"decode_split cuts {problem.planes} heads", count)
-    items = split_items(problem, ROWS)
-    return decode_split_fiber.build("sm_80", problem, items, min(machine.sms, count), params=params)
-
-
-FIBER = NativeKernel(
-    candidates=candidates,
-    build=build,
-    tile=(),
-    needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
-    across=True,
-)
-"""The FIBER-native kernel of decoding, for all architectures."""

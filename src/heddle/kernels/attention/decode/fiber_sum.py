@@ -1,19 +1,17 @@
-"""What the four wefts of FIBER-native decoding have found for their keys, in shared registers, and its sum."""
+"""What the four wefts of FIBER-native decoding have found for their keys, in shared registers, and its sum.
+
+`fiber_parts` has the same where it passes through shared memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heddle.kernels.attention.decode.fiber_parts import ROWS, WEFTS, WIDTH, SharedParts
 from heddle.kernels.attention.decode.shape import DecodeProblem
 from heddle.kernels.attention.softmax import OnlineSoftmax
 from heddle.lang import Builder, Item, RegisterHandle
 
-WEFTS = 4
-"""Of a role: one in each subpartition."""
-ROWS = 16
-"""Query heads of an item: the m of mma.sync."""
-WIDTH = 64
-"""Columns of O that are handed over at a time, and of a load of values."""
 COMBINE_REGISTERS = 80
 """Of the weft that adds up: some columns of O, four logarithms and weights, packed stores and their addresses."""
 
@@ -37,11 +35,34 @@ class Parts:
             k.elementwise("mul", self.output, output, softmax.correction)
             k.set_busy_bit(self.output, "full")
 
+    def close(self) -> None:
+        """Nothing is left over at the end of the wefts that give."""
+
+    def open(self) -> None:
+        """Nothing has to be said at the entry of the weft that adds up."""
+
+    def take_logs(self, logs: Sequence[RegisterHandle]) -> None:
+        """Copy the four logarithms and give them back."""
+        for quarter, log in enumerate(logs):
+            self.k.elementwise("copy", log, self.log.quarter(quarter))
+        self.k.set_busy_bit(self.log, "empty")
+
+    def add_up(self, total: RegisterHandle, col: int, weights: Sequence[RegisterHandle]) -> None:
+        """Add up the columns from `col` on, which come in order, and give them back."""
+        k = self.k
+        k.elementwise("mul", total, self.output.quarter(0), weights[0])
+        for quarter, weight in list(enumerate(weights))[1:]:
+            k.elementwise("fma", total, self.output.quarter(quarter), weight, total)
+        k.set_busy_bit(self.output, "empty")
+
+    def end(self) -> None:
+        """All has been given back."""
+
 
 class Sum:
     """The weft that weights and adds up the four."""
 
-    def __init__(self, k: Builder, problem: DecodeProblem, parts: Parts) -> None:
+    def __init__(self, k: Builder, problem: DecodeProblem, parts: Parts | SharedParts) -> None:
         self.k, self.problem, self.parts = k, problem, parts
         shape = (problem.planes, problem.group, problem.num_splits)
         self.o_global = k.tensor("O_partial", (*shape[:2], shape[2] * problem.head_dim), "fp32", role="output")
@@ -58,18 +79,14 @@ class Sum:
         self._weigh()
         k.store(self.log_global[item.q_plane, item.row, item.split], self.sum)
         for col in range(0, self.problem.head_dim, WIDTH):
-            k.elementwise("mul", self.total, parts.output.quarter(0), self.weights[0])
-            for quarter, weight in list(enumerate(self.weights))[1:]:
-                k.elementwise("fma", self.total, parts.output.quarter(quarter), weight, self.total)
-            k.set_busy_bit(parts.output, "empty")
+            parts.add_up(self.total, col, self.weights)
             k.store(self.o_global[item.q_plane, item.row, item.part + col], self.total)
+        parts.end()
 
     def _weigh(self) -> None:
         """Each weft's share of the whole sum, whose logarithm is in `sum` then."""
         k = self.k
-        for quarter, weight in enumerate(self.weights):
-            k.elementwise("copy", weight, self.parts.log.quarter(quarter))
-        k.set_busy_bit(self.parts.log, "empty")
+        self.parts.take_logs(self.weights)
         k.elementwise("max", self.highest, self.weights[0], self.weights[1])
         for weight in self.weights[2:]:
             k.elementwise("max", self.highest, self.highest, weight)

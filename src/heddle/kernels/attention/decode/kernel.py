@@ -18,7 +18,7 @@ from heddle.kernels._parameters import TileParameter
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.check import HEAD_DIMS, check_config, complete_sizes
 from heddle.kernels.attention.decode.combine import decode_combine, rows_per_cta
-from heddle.kernels.attention.decode.fiber import FIBER
+from heddle.kernels.attention.decode.fiber_native import FIBER
 from heddle.kernels.attention.decode.reference import combination, parts, whole
 from heddle.kernels.attention.decode.shape import SPLIT_ROWS, DecodeProblem, used_splits
 from heddle.kernels.attention.decode.sm90_fa3 import check_split, decode_split_fa3, split_bytes, split_config

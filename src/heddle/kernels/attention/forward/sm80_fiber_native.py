@@ -19,6 +19,7 @@ from heddle.kernels.attention.forward.sm80_fiber_config import (
     shared_bytes,
 )
 from heddle.kernels.attention.forward.sm80_fiber_copies import attention_sm80_fiber_copies
+from heddle.kernels.attention.forward.sm80_fiber_roles_native import ROLES
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
@@ -107,5 +108,8 @@ COPIES = NativeKernel(
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
 )
-SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(COPIES,))
-"""The FIBER-native attention of A100; where a subpartition shares registers, each has a copy of K and V."""
+SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(COPIES, ROLES))
+"""The FIBER-native attention of A100; where a subpartition shares registers, each has a copy of K and V.
+
+Without bits, wefts share none.
+"""
