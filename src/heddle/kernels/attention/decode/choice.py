@@ -7,7 +7,7 @@ from typing import Any
 
 from heddle.errors import UserError
 from heddle.kernels._rounding import ceil_div
-from heddle.kernels.attention.decode.fiber_sum import ROWS
+from heddle.kernels.attention.decode.fiber_parts import ROWS
 from heddle.kernels.attention.decode.kernel import (
     DECODE_SPLIT,
     DECODE_SPLIT_FA3,

@@ -69,8 +69,9 @@ def build(problem: DecodeProblem, config: FiberDecodeConfig, machine: Machine, p
     first = candidates(problem, machine, config.exchange)[0]
     if (config.rows, config.keys) != (first.rows, first.keys):
         raise UserError(f"the FIBER-native decode_split has one tile, {ROWS} x {problem.keys}; got {config.label()}")
-    if config.stages != first.stages and not LEAST_STAGES <= config.stages <= first.stages:
-        raise UserError(f"stages must be {LEAST_STAGES} to {first.stages}, as shared memory holds; got {config.stages}")
+    least = min(LEAST_STAGES, first.stages)  # none where no keys pass through shared memory
+    if not least <= config.stages <= first.stages:
+        raise UserError(f"stages must be {least} to {first.stages}, as shared memory holds; got {config.stages}")
     count = problem.planes * ceil_div(problem.group, ROWS) * problem.num_splits
     check_item_count(f"decode_split cuts {problem.planes} heads", count)
     items, threads = split_items(problem, ROWS), min(machine.sms, count)
