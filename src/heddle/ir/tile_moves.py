@@ -61,11 +61,16 @@ class TmaStoreWait(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpAsync(Op):
-    """Cooperative asynchronous copy global -> shared by all warps of the role (sm_80 cp.async, 16 bytes a lane)."""
+    """Cooperative asynchronous copy global -> shared by all warps of the role (sm_80 cp.async, 16 bytes a lane).
+
+    `own_rows` (mode fiber on sm_80): a weft copies the rows that are its own of a box divided among the role's wefts;
+    with full and empty bits every copy is divided so.
+    """
 
     dst: SharedRef
     src: GlobalRef
     bytes_per_lane: int = 16
+    own_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ ORDER = ("sm_80", "sm_90", "sm_100")
 TURNED_LOADS = ("sm_100", "fiber")
 """Architecture and mode whose first operands in registers have a row in each lane."""
 COPYING_LOADS = ("sm_80", "fiber")
-"""Those whose second operands may lie in each subpartition, loaded from shared memory."""
+"""Those whose wefts copy rows of their own, and load second operands from shared memory into each subpartition."""
 
 
 def verify_architecture(program: tile.TileProgram) -> None:
@@ -45,7 +45,7 @@ def verify_architecture(program: tile.TileProgram) -> None:
         if isinstance(op, tile.Mma) and op.a_transposed:
             _transposable(program, op)
         _turned_load(program, op)
-        _load_by_each(program, op)
+        _own_parts(program, op)
         if isinstance(op, tile.StoreShared) and op.transposed and program.architecture == "sm_80":
             raise UserError("a transposed store needs stmatrix, which sm_80 does not have", where=op.where)
         if isinstance(op, tile.Mma) and isinstance(op.acc, tile.TmemRef) != (program.architecture == "sm_100"):
@@ -60,8 +60,13 @@ def verify_architecture(program: tile.TileProgram) -> None:
                 )
 
 
-def _load_by_each(program: tile.TileProgram, op: tile.Op) -> None:
+def _own_parts(program: tile.TileProgram, op: tile.Op) -> None:
     """Elsewhere wefts of other subpartitions read a tensor where it lies, or take it from shared memory."""
+    if isinstance(op, tile.CpAsync) and op.own_rows and (program.architecture, program.mode) != COPYING_LOADS:
+        raise UserError(
+            f"copies of own rows are for {COPYING_LOADS[0]} in mode {COPYING_LOADS[1]}; elsewhere warps take turns",
+            where=op.where,
+        )
     if not isinstance(op, tile.LoadShared) or not op.each:
         return
     pool = {tensor.name for tensor in program.pool if tensor.read_by == "own"}

@@ -52,12 +52,16 @@ class DataOps(SyncOps):
         """Wait until at most `pending` groups of bulk stores still read shared memory."""
         self._emit(tile.TmaStoreWait(pending=pending, where=caller()))
 
-    def cp_async(self, dst: SharedBox, src: GlobalBox, *, bytes_per_lane: int = 16) -> None:
-        """Start a copy global -> shared by all warps of the role (cp.async)."""
+    def cp_async(self, dst: SharedBox, src: GlobalBox, *, bytes_per_lane: int = 16, own_rows: bool = False) -> None:
+        """Start a copy global -> shared by all warps of the role (cp.async).
+
+        `own_rows` (mode fiber on sm_80): each weft copies a part of the rows as one block, those that it multiplies or
+        loads, so that it waits for its own copies alone.
+        """
         if bytes_per_lane not in (4, 8, 16):
             raise UserError(f"cp.async copies 4, 8 or 16 bytes a lane, got {bytes_per_lane}", where=caller())
         ref = src.reference(*self._box(dst, src))
-        self._emit(tile.CpAsync(dst=dst.ref, src=ref, bytes_per_lane=bytes_per_lane, where=caller()))
+        self._emit(tile.CpAsync(dst=dst.ref, src=ref, bytes_per_lane=bytes_per_lane, own_rows=own_rows, where=caller()))
 
     def copy_through(self, dst: SharedBox, src: GlobalBox, *, copies: int = 1) -> None:
         """Copy global -> shared through registers by all warps of the role, `copies` times side by side.

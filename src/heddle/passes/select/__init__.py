@@ -162,7 +162,7 @@ FIBER: Mapping[str, dict[type[t.Op], Handler]] = {
 PHASED: Mapping[str, dict[type[t.Op], Handler]] = {
     "sm_80": {
         **GENERATIONS["sm_80"],
-        t.CpAsync: fiber_hmma.lower_cp_async,
+        t.CpAsync: fiber_hmma.lower_phased_cp_async,
         t.SetFiberNum: fiber.lower_set_fiber_num,
     },
     "sm_90": {

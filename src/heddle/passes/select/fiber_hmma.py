@@ -65,6 +65,14 @@ def _copies(writer: RoleWriter, name: str) -> bool:
     return tile.spread == "operand" and tile.warp_grid[1] > 1
 
 
+def lower_phased_cp_async(writer: RoleWriter, op: CpAsync) -> None:
+    """Where barriers order the wefts they take turns, or each copies its own rows."""
+    if op.own_rows:
+        lower_cp_async(writer, op)
+    else:
+        sm_80.lower_cp_async(writer, op)
+
+
 def _piece(box: Access, elements: int, index: int, grid: tuple[int, int]) -> Access:
     """The elements of one LDGSTS of each weft, whose part is a block of the box: rows of it, or parts of rows."""
     rows, cols = box.rows // grid[0], box.cols // grid[1]

@@ -86,7 +86,7 @@ class Rows:
     def _begin(self, item: Item) -> None:
         """Q: each weft copies its own rows."""
         k, rows = self.k, self.memory.own_queries(self.group)
-        k.cp_async(rows, self.memory.q_global[item.q_plane, self._row(item), 0])
+        k.cp_async(rows, self.memory.q_global[item.q_plane, self._row(item), 0], own_rows=True)
         k.cp_async_commit()
         k.fill(self.output)
         self.softmax.begin()
