@@ -14,16 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.isa.cubin import attributes
-from heddle.isa.cubin.branches import branches, put_distances
+from heddle.isa.cubin.branches import Branches, branches, put_distances
 from heddle.isa.cubin.cubin import SYMBOL_FUNCTION, SYMBOL_SECTION, Cubin, opcodes
 from heddle.isa.cubin.elf import REL, RELA, TYPE_NULL, TYPE_REL, TYPE_RELA
 from heddle.isa.cubin.lines import ASSEMBLY_LINES, LINES, read_lines
 from heddle.isa.cubin.note import NAME as NOTE
+from heddle.isa.cubin.relink import REUSE, jump_tables
+from heddle.isa.cubin.returns import return_addresses
 from heddle.isa.cubin.shadow import DEPENDENCE, EXTENSION_BIT, FIBER_OPCODES
 from heddle.isa.cubin.shift import used_instructions
-from heddle.isa.words import WORD_BYTES, Words, get
+from heddle.isa.words import WORD_BYTES, Words, get, put
 
-RETURN_ADDRESSES = (56, 57)
+TABLES = ".nv.constant2."
 _LINE_TABLES = (LINES, ASSEMBLY_LINES)
 _RECALCULATED = (".debug_frame", ".shstrtab", *_LINE_TABLES)
 
@@ -89,22 +91,58 @@ def _code(original: Cubin, patched: Cubin, index: int, places: Places) -> list[s
     plain = [words.copy() for words in (old[:used], kept[:used])]
     for words, found in zip(plain, (before, after), strict=True):
         put_distances(words, found.index, np.zeros(len(found.index), np.int64), original.architecture)
-    unequal = np.flatnonzero((plain[0] != plain[1]).any(axis=1))
-    differences = [f"{name}, instruction {i}: {_hex(old[i])} became {_hex(kept[i])}" for i in unequal.tolist()]
+    _without_reuse(plain, places)
+    returns = return_addresses(original, index, old)
+    differences = _returns(name, returns, kept, _base(new, original.architecture), places)
+    unequal = np.setdiff1d(np.flatnonzero((plain[0] != plain[1]).any(axis=1)), list(returns))
+    differences += [f"{name}, instruction {i}: {_hex(old[i])} became {_hex(kept[i])}" for i in unequal.tolist()]
     if not unequal.size:
         differences += _targets(name, before, new, places, original.architecture, used)
     return differences
 
 
-def _targets(name: str, before: object, new: Words, places: Places, architecture: str, used: int) -> list[str]:
+def _without_reuse(plain: list[Words], places: Places) -> None:
+    """Ignore bits that keep operands, where the next instruction is an inserted one."""
+    following = np.flatnonzero(places.numbers < 0) - 1
+    numbers = places.numbers[following[following >= 0]]
+    before = numbers[(numbers >= 0) & (numbers < len(plain[0]))]
+    for words in plain:
+        chosen = words[before]
+        put(chosen, *REUSE, 0)
+        words[before] = chosen
+
+
+def _base(words: Words, architecture: str) -> int:
+    """Return what the code adds registers to for returns and jump tables; -1 where it is not one place."""
+    found = branches(words, architecture)
+    bases = set(found.target[found.indirect].tolist())
+    return bases.pop() if len(bases) == 1 else 0 if not bases else -1
+
+
+def _returns(name: str, returns: dict[int, int], kept: Words, base: int, places: Places) -> list[str]:
+    """Each return address, added to the base of returns, leads to the same instruction."""
+    found = []
+    for index, address in returns.items():
+        now = base + int(get(kept[index : index + 1], 63, 32)[0])
+        if base < 0 or _landing(places, now) != address:
+            found.append(f"{name}, instruction {index}: the return address {address:#x} is {now:#x} now")
+    return found
+
+
+def _targets(name: str, before: Branches, new: Words, places: Places, architecture: str, used: int) -> list[str]:
     found = branches(new, architecture)
     numbers = places.numbers[found.index]
     targets = {int(n): int(t) for n, t in zip(numbers, found.target, strict=True) if n >= 0}
     return [
         f"{name}, instruction {i}: leads to {places.old(targets[i]):#x}, led to {target:#x}"
-        for i, target in zip(before.index.tolist(), before.target.tolist(), strict=True)  # type: ignore[attr-defined]
-        if i < used and _landing(places, targets[i]) != target
+        for k, (i, target) in enumerate(zip(before.index.tolist(), before.target.tolist(), strict=True))
+        if i < used and not _same_target(places, targets[i], target, bool(before.indirect[k]))
     ]
+
+
+def _same_target(places: Places, now: int, target: int, indirect: bool) -> bool:
+    """A base may stay at 0 where the code begins, although something was inserted there."""
+    return _landing(places, now) == target or (indirect and now == target == 0)
 
 
 def _landing(places: Places, target: int) -> int:
@@ -129,7 +167,7 @@ def _symbols(original: Cubin, patched: Cubin, places: PlacesOf) -> list[str]:
         fixed = all(old[field] == new[field] for field in ("name", "info", "other", "section"))
         start, now = int(old["value"]), int(new["value"])
         moved = at is not None and old["info"] & 15 != SYMBOL_SECTION and start
-        if not fixed or (at.old(now) if moved and at else now) != start:
+        if not fixed or (_landing(at, now) if moved and at else now) != start:
             found.append(f"symbol {name} was at {start:#x}, is at {now:#x}")
         elif at is None or old["info"] & 15 != SYMBOL_FUNCTION:
             if old["size"] != new["size"]:
@@ -173,7 +211,7 @@ def _relocations(original: Cubin, patched: Cubin, places: PlacesOf) -> list[str]
 def _addend(original: Cubin, places: PlacesOf, symbol: int, addend: int) -> int:
     row = original.symbols[symbol]
     at = places.get(int(row["section"]))
-    return addend if at is None or row["value"] or addend <= 0 else at.old(addend)
+    return addend if at is None or row["value"] or addend <= 0 else _landing(at, addend)
 
 
 def _attributes(original: Cubin, patched: Cubin, places: PlacesOf) -> list[str]:
@@ -227,6 +265,24 @@ def _others(original: Cubin, patched: Cubin, places: PlacesOf) -> list[str]:
         kept = index in places or index in implicit or index == original.symbol_table or old.name in _RECALCULATED
         if kept or old.type in (TYPE_REL, TYPE_RELA) or old.name.startswith(attributes.INFO + "."):
             continue
-        if old.data != new.data:
+        if old.name.startswith(TABLES):
+            found += _tables(original, patched, index, places)
+        elif old.data != new.data:
             found.append(f"{old.name}: its bytes are no longer the same")
+    return found
+
+
+def _tables(original: Cubin, patched: Cubin, index: int, places: PlacesOf) -> list[str]:
+    """Constants that have changed are entries of jump tables and lead, from the base, to the same instructions."""
+    old, new = original.elf.sections[index], patched.elf.sections[index]
+    code = old.info & 0xFFFFFF
+    lists = jump_tables(original, old.name.removeprefix(TABLES))
+    if code not in places or not lists or len(old.data) != len(new.data) or len(old.data) % 4:
+        return [f"{old.name}: its bytes are no longer the same"] if old.data != new.data else []
+    base, found = _base(patched.words(code), original.architecture), []
+    entries = [np.frombuffer(one.data, "<u4").astype(np.int64) for one in (old, new)]
+    mine = set().union(*lists)
+    for at, (before, after) in enumerate(zip(*(one.tolist() for one in entries), strict=True)):
+        if before != after if before not in mine else _landing(places[code], base + after) != before:
+            found.append(f"{old.name}, entry {at}: {before:#x} became {after:#x}")
     return found

@@ -13,9 +13,12 @@ import numpy as np
 
 from heddle.isa.cubin.cubin import Cubin, opcodes
 from heddle.isa.cubin.listing import Listing, disassemble
+from heddle.isa.cubin.returns import return_addresses
 from heddle.isa.cubin.shadow import FIBER_OPCODES, shadow_cubin
 
 _REFERENCE = re.compile(r"`\(([^()]*)\)|(\.L_x?_?\d+)")
+_ADDRESS = re.compile(r"^(.*\bMOV\S* R\d+, (?:RZ, RZ, )?)0x[0-9a-f]+$")
+_BASE = re.compile(r"^(.*\bBRX\S* R\d+) -?0x[0-9a-f]+")
 NOP = "NOP"
 MOST_SHOWN = 20
 
@@ -59,9 +62,9 @@ class _Side:
             return None
         if place[0] != section:
             return f"<{place[0]}>" if place[1] == 0 else f"<{place[0]}:{label}>"
-        return f"<{self._number(place[1])}>"
+        return f"<{self.number(place[1])}>"
 
-    def _number(self, index: int) -> int:
+    def number(self, index: int) -> int:
         """Return the number of an instruction; an inserted one stands for the one that follows it."""
         while index < len(self.numbers) and self.numbers[index] < 0:
             index += 1
@@ -77,11 +80,13 @@ def judge(original: Cubin, patched: Cubin) -> Verdict:
         return verdict
     inserted = {patched.elf.sections[i].name: _inserted(patched, i) for i in patched.texts}
     everywhere = [{n: (s, i) for s, one in side.items() for n, i in one.labels.items()} for side in (before, after)]
+    names = {one.name: index for index, one in enumerate(original.elf.sections)}
     for section, old in before.items():
-        new = after[section]
+        new, index = after[section], names[section]
+        returns = return_addresses(original, index, original.words(index))
         old_side = _Side(old, tuple(range(len(old.texts))), everywhere[0])
         new_side = _Side(new, _numbers(len(new.texts), inserted.get(section, set())), everywhere[1])
-        _compare_text(section, old_side, new_side, verdict)
+        _compare_text(section, old_side, new_side, set(returns), verdict)
         _compare_labels(section, old_side, new_side, verdict)
     return verdict
 
@@ -99,7 +104,8 @@ def _numbers(count: int, inserted: set[int]) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _compare_text(section: str, old: _Side, new: _Side, verdict: Verdict) -> None:
+def _compare_text(section: str, old: _Side, new: _Side, returns: set[int], verdict: Verdict) -> None:
+    """Compare texts; return addresses and the bases of jump tables are numbers, which `compare` follows."""
     texts = [
         _resolved(text, new, section, verdict) for text, n in zip(new.listing.texts, new.numbers, strict=True) if n >= 0
     ]
@@ -108,10 +114,15 @@ def _compare_text(section: str, old: _Side, new: _Side, verdict: Verdict) -> Non
         if index >= len(texts):
             if wanted != NOP:
                 verdict.differences.append(f"{section}, instruction {index}: {wanted} is gone")
-        elif wanted != texts[index]:
+        elif _comparable(wanted, index in returns) != _comparable(texts[index], index in returns):
             verdict.differences.append(f"{section}, instruction {index}: {wanted} became {texts[index]}")
     verdict.differences += [f"{section}: {text} is new" for text in texts[len(old.listing.texts) :] if text != NOP]
     verdict.instructions += len(old.listing.texts)
+
+
+def _comparable(text: str, address: bool) -> str:
+    text = _ADDRESS.sub(r"\1<address>", text) if address else text
+    return _BASE.sub(r"\1", text).replace(".reuse", "")
 
 
 def _resolved(text: str, side: _Side, section: str, verdict: Verdict | None) -> str:
@@ -133,6 +144,6 @@ def _compare_labels(section: str, old: _Side, new: _Side, verdict: Verdict) -> N
             verdict.differences.append(f"{section}: label {label} is gone")
             continue
         at = new.listing.labels[label]
-        number = new.numbers[at] if at < len(new.numbers) else -1
+        number = new.number(at)
         if (index == 0 and at != 0) or (index and number != old.numbers[index]):
             verdict.differences.append(f"{section}: {label} was at instruction {index}, is at {at}")

@@ -20,12 +20,17 @@ SECTION_ALIGNMENT = 128
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Insertions into one section: before the instruction at `points[i]`, `counts[i]` instructions; sizes in bytes."""
+    """Insertions into one section: before the instruction at `points[i]`, `counts[i]` instructions; sizes in bytes.
+
+    Where `through`, what led to an instruction with insertions before it leads to these; else they are run only by what
+    falls through.
+    """
 
     points: tuple[int, ...]
     counts: tuple[int, ...]
     old_size: int
     new_size: int
+    through: bool = False
 
     def place(self, offset: int) -> int:
         """Return where the instruction, or the byte in an instruction, at an offset of the old code is now.
@@ -42,14 +47,16 @@ class Shift:
             return self.new_size
         return 0 if offset == 0 else self.place(offset - 1) + 1
 
-    def point(self, offset: int) -> int:
-        """Return where the first inserted instruction before an old one is, or the old one if nothing was inserted."""
+    def target(self, offset: int) -> int:
+        """Return where what led to an old instruction, or to the end of the code, leads now."""
+        if offset == self.old_size:
+            return self.new_size
         at = bisect_right(self.points, offset) - 1
         inserted = self.counts[at] if at >= 0 and self.points[at] == offset else 0
-        return self.place(offset) - WORD_BYTES * inserted
+        return self.place(offset) - WORD_BYTES * inserted * self.through
 
 
-def insert(words: Words, inserted: dict[int, Words]) -> tuple[Words, Shift]:
+def insert(words: Words, inserted: dict[int, Words], through: bool = False) -> tuple[Words, Shift]:
     """Return code with instructions inserted before those at the given offsets, and the map of places.
 
     NOPs at the end make room first; else the section grows to the next multiple of 128 bytes. Raises UserError where an
@@ -72,7 +79,7 @@ def insert(words: Words, inserted: dict[int, Words]) -> tuple[Words, Shift]:
     kept = min(len(words) - used, size - total)
     pieces += [words[at : used + kept], from_ints([NOP] * (size - total - kept))]
     counts = tuple(len(inserted[point]) for point in points)
-    return np.concatenate(pieces), Shift(points, counts, len(words) * WORD_BYTES, size * WORD_BYTES)
+    return np.concatenate(pieces), Shift(points, counts, len(words) * WORD_BYTES, size * WORD_BYTES, through)
 
 
 def used_instructions(words: Words) -> int:

@@ -56,7 +56,7 @@ def move_relocations(cubin: Cubin, index: int, shifts: Shifts) -> Section:
     for row in rows:
         there = anchored(cubin, shifts, int(row["info"]) >> 32)
         if kind is RELA and there is not None and row["addend"] > 0:
-            row["addend"] = _moved_addend(there, int(row["addend"]))
+            row["addend"] = there.target(int(row["addend"]))
         elif kind is REL and there is not None and here is not None and int(row["info"]) & 0xFFFFFFFF in RETURN_TYPES:
             raise UserError(
                 f"{cubin.what}: {section.name} keeps an address of code inside an instruction, which cannot be moved"
@@ -73,11 +73,7 @@ RETURN_TYPES = (56, 57)
 
 def moved_start(shift: Shift, start: int) -> int:
     """Return where code that began at `start` begins now: a kernel at 0 with what was inserted there."""
-    return _moved_addend(shift, start) if start else 0
-
-
-def _moved_addend(shift: Shift, addend: int) -> int:
-    return shift.new_size if addend == shift.old_size else shift.place(addend)
+    return shift.target(start) if start else 0
 
 
 def target_of(cubin: Cubin, section: Section) -> Section:
@@ -100,4 +96,4 @@ def move_implicit(cubin: Cubin, data: bytearray, index: int, shifts: Shifts) -> 
                 raise UserError(f"{cubin.what}: damaged cubin: {section.name} names a place outside its section")
             (value,) = struct.unpack_from("<Q", data, at)
             if value:
-                struct.pack_into("<Q", data, at, _moved_addend(shift, value))
+                struct.pack_into("<Q", data, at, shift.target(value))
