@@ -22,7 +22,21 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from heddle.cli import bench, check, compare, compile, draw, kernels, machines, reproduce, rtl, run, tune, validate
+from heddle.cli import (
+    bench,
+    check,
+    compare,
+    compile,
+    draw,
+    kernels,
+    machines,
+    reproduce,
+    rtl,
+    run,
+    sass,
+    tune,
+    validate,
+)
 from heddle.cli.common import spread_settings
 from heddle.errors import HeddleError
 
@@ -51,6 +65,7 @@ def _show_version(asked: bool) -> None:
 for module in (machines, kernels, run, draw, compare, reproduce, tune, check, compile, validate, bench):
     app.command(name=module.__name__.rpartition(".")[2], epilog=f"Example: {module.EXAMPLE}")(module.command)
 app.add_typer(rtl.app, name="rtl")
+app.add_typer(sass.app, name="sass")
 
 
 @app.callback()

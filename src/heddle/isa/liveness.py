@@ -42,8 +42,9 @@ class Convention:
 class Flow:
     """A piece of code for the analysis, by instruction.
 
-    Sets that it reads and writes; its guard (1 + 2 * predicate + negated, and 32 more for uniform ones), 0 for none; the
-    instructions that may follow, and which of them is the target of a branch. `starts`: further beginnings of blocks.
+    Sets that it reads and writes; its guard (1 + 2 * predicate + negated, and 32 more for uniform ones), 0 for none;
+    the instructions that may follow, and which of them is the target of a branch. `starts`: further beginnings of
+    blocks.
     """
 
     reads: Sequence[int]

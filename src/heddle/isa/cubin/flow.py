@@ -21,7 +21,10 @@ CONDITIONAL = frozenset(("DIV", "CONV", "ANY", "ALL"))
 STACK_POINTER = registers(Kind.GPR, 1)
 
 _CALL_WRITES = (
-    registers(Kind.GPR, 0) | registers(Kind.GPR, 3, 13) | registers(Kind.PREDICATE, 0, 7) | registers(Kind.UNIFORM, 4, 32)
+    registers(Kind.GPR, 0)
+    | registers(Kind.GPR, 3, 13)
+    | registers(Kind.PREDICATE, 0, 7)
+    | registers(Kind.UNIFORM, 4, 32)
 )
 NVIDIA = Convention(
     guarded_ends=True,
@@ -59,7 +62,9 @@ def flow_of(cubin: Cubin, section: int, convention: Convention) -> tuple[Decoded
             may_pass = _may_pass(decoded[index]) or (name in CALLS and not led)
             after = [*led, *(after if may_pass and targets.get(index) != index else [])]
         successors.append([one for one in dict.fromkeys(after) if 0 <= one < len(names)])
-    plain = {i: targets[i] for i, name in enumerate(names) if name in JUMPS and i in targets and not _decided(decoded[i])}
+    plain = {
+        i: targets[i] for i, name in enumerate(names) if name in JUMPS and i in targets and not _decided(decoded[i])
+    }
     return decoded, Flow(reads, writes, guards_of(decoded), successors, plain, _starts(cubin, section))
 
 
@@ -109,9 +114,7 @@ def _led_to(
     return [targets[index]] if targets.get(index, index) != index else []
 
 
-def _return_sites(
-    cubin: Cubin, section: int, names: list[str | None], targets: dict[int, int]
-) -> dict[int, list[int]]:
+def _return_sites(cubin: Cubin, section: int, names: list[str | None], targets: dict[int, int]) -> dict[int, list[int]]:
     """Return for each RET the instructions after the calls of its function."""
     callers: dict[int, list[int]] = {}
     for index, name in enumerate(names):

@@ -1,13 +1,12 @@
 """Inserts instructions anywhere in a kernel: every distance, jump table and return address is written anew.
 
 The base that a register is added to (RET.REL, BRX) stays the beginning of the section, so that what the registers hold
-must move: entries of jump tables, which attributes list, and return addresses, which a MOV before each call holds. A call
-whose return address cannot be found, or a call through a table of functions, is refused.
+must move: entries of jump tables, which attributes list, and return addresses, which a MOV before each call holds. A
+call whose return address cannot be found, or a call through a table of functions, is refused.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -64,7 +63,9 @@ def _without_reuse(words: Words, places: Mapping[int, Words]) -> Words:
 def _move_branches(cubin: Cubin, kernel: Function, old: Words, new: Words, shift: Shift) -> None:
     found = branches(old, cubin.architecture)
     places = np.array([shift.place(int(i) * WORD_BYTES) for i in found.index], np.int64)
-    targets = np.array([_target(kernel, shift, int(t), bool(r)) for t, r in zip(found.target, found.indirect, strict=True)])
+    targets = np.array(
+        [_target(kernel, shift, int(t), bool(r)) for t, r in zip(found.target, found.indirect, strict=True)]
+    )
     kept = places < len(new) * WORD_BYTES  # NOPs made room, but they are no branches
     index = places // WORD_BYTES
     put_distances(new, index[kept], (targets - places - WORD_BYTES)[kept].astype(np.int64), cubin.architecture)
@@ -87,7 +88,9 @@ def _move_returns(cubin: Cubin, kernel: Function, old: Words, new: Words, shift:
 
 
 def _moved_table(cubin: Cubin, kernel: Function, shift: Shift) -> dict[str, bytes]:
-    """Return the kernel's constants with the entries of its jump tables moved. Raises UserError where one is not found."""
+    """Return the kernel's constants with the entries of its jump tables moved. Raises UserError where one is not
+    found.
+    """
     section = cubin.elf.named(TABLES + kernel.name)
     lists = jump_tables(cubin, kernel.name)
     if not lists:

@@ -41,8 +41,8 @@ def return_addresses(cubin: Cubin, section: int, words: Words) -> dict[int, int]
             addresses[moves[-1]] = address
         elif callee := _returning(cubin, section, targets[call], words):
             raise UserError(
-                f"{cubin.what}: the call of {callee.name} at {call * WORD_BYTES:#x} of {cubin.elf.sections[section].name}"
-                " has no return address in its block: what is inserted would not move it"
+                f"{cubin.what}: the call of {callee.name} at {call * WORD_BYTES:#x} of "
+                f"{cubin.elf.sections[section].name} has no return address in its block that could be moved"
             )
     return addresses
 
