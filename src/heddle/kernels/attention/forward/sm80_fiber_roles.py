@@ -2,8 +2,8 @@
 
 Wefts of one role have rows of Q of their own, and everything of a row: scores, softmax and O. They read K and V in
 shared memory by ldmatrix, which wefts of other roles copy there, so that a block is copied once for all rows of an SM.
-Two groups of four multiply in turn, P V of one block and Q K^T of the next, while the other exponentiates. No register
-is shared: named barriers order everything, and the kernel runs where wefts share no registers, too.
+While one of two groups of four multiplies, P V of one block and Q K^T of the next, the other can exponentiate. No
+register is shared: named barriers order everything, and the kernel runs where wefts share no registers, too.
 """
 
 from __future__ import annotations

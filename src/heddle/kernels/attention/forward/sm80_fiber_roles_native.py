@@ -46,7 +46,7 @@ def candidates(problem: AttentionProblem, machine: Machine) -> list[Roles80Confi
         groups=GROUPS,
         order="dynamic" if problem.causal else "static",
     )
-    return [first, replace(first, turns=0)]
+    return [replace(first, turns=0), first]
 
 
 def build(problem: AttentionProblem, config: Roles80Config, machine: Machine, params: ProgramParams) -> TileProgram:
