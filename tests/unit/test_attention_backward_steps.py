@@ -11,6 +11,7 @@ from fiber_backward import SmallBackward, simulated
 from fiber_backward_a100 import SMALL as A100
 from fiber_backward_b200 import SMALL as B200
 from fiber_backward_h100 import SMALL as H100
+from heddle.errors import UserError
 from heddle.kernels.attention.backward.kernel import ATTENTION_BWD
 from heddle.kernels.attention.backward.launches import backward_launches
 from heddle.kernels.attention.shape import AttentionProblem
@@ -28,6 +29,7 @@ def cell_of(small: SmallBackward, step: str, sms: int = 1, **changes: Any) -> Ce
 
 CELLS: dict[str, Cell] = {
     "h100, statistics in each subpartition": cell_of(H100, FS),
+    "h100, P and dS at barriers": cell_of(H100, DP),
     "h100, roles of FlashAttention 3": cell_of(H100, LITERAL, head_dim=64, seqlen_q=256),
     "a100, second operands in each subpartition": cell_of(A100, FS, seqlen_q=64),
     "a100, roles of FlashAttention 2": cell_of(A100, LITERAL, seqlen_q=64),
@@ -106,6 +108,12 @@ def test_steps_without_bits_have_a_kernel(small: SmallBackward, step: str) -> No
     found = small.on_step(step)
     assert not found.kernel.lacks(found.one_sm())
     assert "fine_scheduling" not in found.kernel.needs
+
+
+def test_h100_without_bits_refuses_what_its_registers_do_not_hold() -> None:
+    small, wanted = CELLS["h100, P and dS at barriers"]
+    with pytest.raises(UserError, match="without full and empty bits tile_m is 64"):
+        small.compiled(wanted, dq="bulk")
 
 
 @pytest.mark.parametrize("small", [A100, H100, B200], ids=lambda small: small.gpu)

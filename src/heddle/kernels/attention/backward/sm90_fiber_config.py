@@ -39,8 +39,8 @@ Reduction = Literal["bulk", "atomics"]
 """How dQ is added to memory: by bulk copies from shared memory, or by vector reductions from registers."""
 REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
 Order = Literal["static", "dynamic"]
-Scope = Literal["sm", "subpartition"]
-"""Who reads the row statistics that a subpartition has: wefts of all of them, or its own."""
+Scope = Literal["sm", "subpartition", "role"]
+"""Who reads the row statistics in registers: wefts of all subpartitions or of one; or each role loads its own."""
 STATISTICS = 2
 """Row statistics of a query: LSE and the row sum."""
 ROW_COLUMNS = 4
@@ -54,7 +54,8 @@ class FiberBackward90Config:
     `tile_m`: queries of a step. `stages`: blocks of Q and of dO in shared memory, `key_stages`: blocks of K. `slots`:
     places in the pool for the P and dS of a block of keys; with one, both blocks take turns in it. `parts`: products
     that dQ of a step is made in. `dq`: how dQ is added up. `order`: who takes which tile. `statistics`: with "sm" a
-    subpartition has a quarter of the row statistics, with "subpartition" all of them.
+    subpartition has a quarter of the row statistics, with "subpartition" all of them; "role": without bits, see
+    `sm90_fiber_phased`.
     """
 
     tile_m: int
@@ -74,7 +75,7 @@ class FiberBackward90Config:
     def label(self) -> str:
         """Return a short name, as in `fiber-bwd 64x128 s2 k2 slots2 parts2 bulk static`."""
         counts = f"s{self.stages} k{self.key_stages} slots{self.slots} parts{self.parts}"
-        own = " own" if self.statistics == "subpartition" else ""
+        own = {"sm": "", "subpartition": " own", "role": " phased"}[self.statistics]
         return f"fiber-bwd {self.tile_m}x{self.tile_n} {counts} {self.dq}{own} {self.order}"
 
 
@@ -103,7 +104,7 @@ def registers(problem: AttentionProblem, config: FiberBackward90Config) -> dict[
         "load": COPY_REGISTERS,
         "add": COPY_REGISTERS,
         "statistics": COPY_REGISTERS,
-        "rows": 2 * tile + ROWS_REGISTERS,
+        "rows": 2 * tile + ROWS_REGISTERS + (pooled_statistics(config) if config.statistics == "role" else 0),
     }
     values = {"dv0": head, "dv1": head} if config.slots > 1 else {"dv": HALVES * head}
     own |= {name: count + KEY_REGISTERS for name, count in (values | {"dk": HALVES * head}).items()}
@@ -118,7 +119,7 @@ def pooled(config: FiberBackward90Config) -> int:
 def pooled_statistics(config: FiberBackward90Config) -> int:
     """Return the registers of row statistics in the pool, of a subpartition."""
     whole = STATISTICS * config.tile_m // ROW_COLUMNS
-    return whole if config.statistics == "subpartition" else whole // SUBPARTITIONS
+    return whole // SUBPARTITIONS if config.statistics == "sm" else whole
 
 
 def windows(problem: AttentionProblem, config: FiberBackward90Config) -> dict[str, int]:
@@ -129,7 +130,7 @@ def windows(problem: AttentionProblem, config: FiberBackward90Config) -> dict[st
     own = registers(problem, config)
     copies = 0 if config.slots > 1 else 1
     place = dict.fromkeys(own, 1) | {"rows": 0, "load": copies, "add": copies, "statistics": copies}
-    if config.statistics == "subpartition":
+    if config.statistics != "sm":
         place |= {"load": 1, "add": 1}
     values = "dv0" if config.slots > 1 else "dv"
     if own["rows"] + pooled(config) + own[values] + TOKENS <= WINDOW - QUAD:

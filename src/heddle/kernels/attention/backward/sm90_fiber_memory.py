@@ -51,9 +51,10 @@ class Memory:
         rows = {"rows": config.tile_m, "stages": config.stages}
         self.keys = Blocks(k, "k", tensors.k, keys=config.tile_n, stages=config.key_stages, readers=2 * GROUP)
         self.values = Blocks(k, "v", tensors.v, keys=config.tile_n, stages=1, readers=GROUP)
+        loading = int(config.statistics != "role")
         # read by the roles that load statistics and that make P and dS, and by the wefts that make dK or dV
-        self.queries = StatisticBlocks(k, "q", tensors.q, tensors.lse, readers=3 * GROUP, **rows)
-        readers = (2 + config.slots) * GROUP
+        self.queries = StatisticBlocks(k, "q", tensors.q, tensors.lse, readers=(2 + loading) * GROUP, **rows)
+        readers = (1 + loading + config.slots) * GROUP
         self.outputs = StatisticBlocks(k, "do", tensors.do, tensors.dpsum, readers=readers, **rows)
         self.gradient = k.shared("ds", (config.tile_m, config.tile_n), problem.dtype, stages=GRADIENT_STAGES)
         self.gradient_ring = k.ring("ds_ring", GRADIENT_STAGES)

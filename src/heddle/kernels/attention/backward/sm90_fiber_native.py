@@ -22,6 +22,7 @@ from heddle.kernels.attention.backward.sm90_fiber_config import (
 )
 from heddle.kernels.attention.backward.sm90_fiber_items import fiber_backward_items
 from heddle.kernels.attention.backward.sm90_fiber_literal import LITERAL
+from heddle.kernels.attention.backward.sm90_fiber_phased import attention_bwd_fiber_phased
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.machine.spec import Machine
 
@@ -47,6 +48,13 @@ def candidates(problem: AttentionProblem, machine: Machine, statistics: Scope = 
     return [best, replace(best, dq="bulk")]
 
 
+def phased_candidates(problem: AttentionProblem, machine: Machine) -> list[FiberBackward90Config]:
+    """Return the one configuration without bits. Raises UserError for what cannot be run."""
+    _check_problem(problem)
+    order: Order = "dynamic" if problem.causal else "static"
+    return [FiberBackward90Config(tile_m=BLOCK, order=order, statistics="role")]
+
+
 def build(
     problem: AttentionProblem, config: FiberBackward90Config, machine: Machine, params: ProgramParams
 ) -> TileProgram:
@@ -55,7 +63,8 @@ def build(
     _check_config(problem, config, machine)
     items = fiber_backward_items(problem, config)
     clusters = min(len(items["key"]), machine.sms)
-    return attention_bwd_fiber.build("sm_90", problem, config, items, clusters, params=params)
+    code = attention_bwd_fiber_phased if config.statistics == "role" else attention_bwd_fiber
+    return code.build("sm_90", problem, config, items, clusters, params=params)
 
 
 def _check_problem(problem: AttentionProblem) -> None:
@@ -79,6 +88,11 @@ def _check_config(problem: AttentionProblem, config: FiberBackward90Config, mach
         raise UserError(
             f"slots is 1 or {HALVES} and parts {least} to {HALVES} with tile_m = {config.tile_m}; "
             f"got {config.slots} and {config.parts}"
+        )
+    if config.statistics == "role" and (config.tile_m, config.slots, config.dq) != (BLOCK, HALVES, "atomics"):
+        raise UserError(
+            f"without full and empty bits tile_m is {BLOCK}, slots {HALVES} and dq atomics; "
+            f"got {config.tile_m}, {config.slots} and {config.dq}"
         )
     _check_memory(problem, config, machine)
 
@@ -107,12 +121,16 @@ WITHIN_SUBPARTITIONS = NativeKernel(
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
 )
 """For machines whose registers are shared inside a subpartition only."""
+PHASED = NativeKernel(
+    candidates=phased_candidates, build=build, tile=TILE, needs=("dynamic_parallelism", "register_sharing")
+)
+"""For machines without full and empty bits."""
 SM90_FIBER_BACKWARD = NativeKernel(
     candidates=candidates,
     build=build,
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
     across=True,
-    instead=(WITHIN_SUBPARTITIONS, LITERAL),
+    instead=(WITHIN_SUBPARTITIONS, PHASED, LITERAL),
 )
 """The FIBER-native attention backward of H100."""

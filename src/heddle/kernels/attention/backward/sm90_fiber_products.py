@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from heddle.kernels._channels import BitChannel
 from heddle.kernels.attention.backward.sm90_fiber_config import BLOCK, HALVES, FiberBackward90Config
 from heddle.kernels.attention.backward.sm90_fiber_memory import GROUP, Memory, StatisticBlocks
 from heddle.kernels.attention.backward.sm90_fiber_turns import Turns
 from heddle.kernels.attention.shape import AttentionProblem
-from heddle.lang import Builder, GlobalHandle, Index, Item
+from heddle.lang import Builder, GlobalHandle, Index, Item, RegisterHandle
 
 STORED = 32
 """Columns of dK or dV that are stored together."""
@@ -64,12 +66,25 @@ class KeyGradient:
 
     def store(self, item: Item, target: GlobalHandle, scale: float = 1.0, *, reduce: bool) -> None:
         """The sums, times `scale`, to global memory; `reduce`: they are added there."""
-        for half, total in self.sums.items():
-            if scale != 1.0:
-                self.k.elementwise("scale", total, total, scalars=(scale,))
-            for col in range(0, total.tile.cols, STORED):  # part by part: fewer registers for addresses
-                box = target[item.kv_plane, item.key + half * BLOCK, col]
-                self.k.store(box, total.columns(col, STORED), reduce=reduce)
+        store_sums(self.k, self.sums, item, target, scale, reduce=reduce)
+
+
+def store_sums(
+    k: Builder,
+    sums: Mapping[int, RegisterHandle],
+    item: Item,
+    target: GlobalHandle,
+    scale: float,
+    *,
+    reduce: bool,
+) -> None:
+    """Store the sums of blocks of keys, times `scale`, to global memory; `reduce`: they are added there."""
+    for half, total in sums.items():
+        if scale != 1.0:
+            k.elementwise("scale", total, total, scalars=(scale,))
+        for col in range(0, total.tile.cols, STORED):  # part by part: fewer registers for addresses
+            box = target[item.kv_plane, item.key + half * BLOCK, col]
+            k.store(box, total.columns(col, STORED), reduce=reduce)
 
 
 class QueryGradient:

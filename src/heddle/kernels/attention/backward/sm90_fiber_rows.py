@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from heddle.kernels._channels import BitChannel
 from heddle.kernels.attention.backward.sm90_fiber_config import BLOCK, HALVES, FiberBackward90Config
 from heddle.kernels.attention.backward.sm90_fiber_memory import GROUP, Memory
@@ -12,7 +14,53 @@ from heddle.kernels.attention.softmax import LOG2_E
 from heddle.lang import Builder, Index, Item, RegisterHandle, RegisterPart, SharedBox
 
 
-class Rows:
+class BlocksOfQueries(ABC):
+    """Goes through the blocks of queries of an item."""
+
+    k: Builder
+    problem: AttentionProblem
+    config: FiberBackward90Config
+    memory: Memory
+    scores: RegisterHandle
+
+    def run(self, item: Item, has_masked: bool, has_plain: bool) -> None:
+        """All blocks of queries that see the keys; those that a mask cuts come first, one at least if there are any."""
+        k, memory = self.k, self.memory
+        memory.keys.wait()
+        memory.values.wait()
+        if has_masked:
+            for block in k.range(item.masked, name="masked"):
+                self._step(item, item.first + block * self.config.tile_m)
+            if has_plain:
+                with k.when(item.plain):
+                    self._plain(item)
+        else:
+            self._plain(item)
+        memory.keys.release()
+        memory.values.release()
+
+    def _plain(self, item: Item) -> None:
+        for _ in self.k.range(item.plain, name="plain"):
+            self._step(item, None)
+
+    @abstractmethod
+    def _step(self, item: Item, masked: Index | None) -> None:
+        """A block of queries, from row `masked` on if some elements do not take part."""
+
+    def _mask(self, item: Item, query: Index, half: int) -> None:
+        """Leave out keys beyond the end and, if causal, queries before the key."""
+        self.k.mask(
+            self.scores,
+            row=item.key + half * BLOCK,
+            col=query,
+            causal=self.problem.causal,
+            limit=self.problem.seqlen_kv,
+            diagonal=self.problem.diagonal,
+            transposed=True,
+        )
+
+
+class Rows(BlocksOfQueries):
     """S^T = K Q^T and dP^T = V dO^T in registers of their own; P and dS, rounded, to the pool.
 
     `weights`, `gradients`: P and dS of each block of keys in the pool. dS goes to shared memory, too.
@@ -35,26 +83,6 @@ class Rows:
         self.scores, self.weights_gradient = (
             k.registers(name, (BLOCK, config.tile_m), "fp32", warps=(GROUP, 1)) for name in ("s", "dp")
         )
-
-    def run(self, item: Item, has_masked: bool, has_plain: bool) -> None:
-        """All blocks of queries that see the keys; those that a mask cuts come first, one at least if there are any."""
-        k, memory = self.k, self.memory
-        memory.keys.wait()
-        memory.values.wait()
-        if has_masked:
-            for block in k.range(item.masked, name="masked"):
-                self._step(item, item.first + block * self.config.tile_m)
-            if has_plain:
-                with k.when(item.plain):
-                    self._plain(item)
-        else:
-            self._plain(item)
-        memory.keys.release()
-        memory.values.release()
-
-    def _plain(self, item: Item) -> None:
-        for _ in self.k.range(item.plain, name="plain"):
-            self._step(item, None)
 
     def _step(self, item: Item, masked: Index | None) -> None:
         """A block of queries, from row `masked` on if some elements do not take part."""
@@ -94,18 +122,6 @@ class Rows:
     @staticmethod
     def _own(box: SharedBox, half: int) -> SharedBox:
         return box.part(row=half * BLOCK, rows=BLOCK)
-
-    def _mask(self, item: Item, query: Index, half: int) -> None:
-        """Leave out keys beyond the end and, if causal, queries before the key."""
-        self.k.mask(
-            self.scores,
-            row=item.key + half * BLOCK,
-            col=query,
-            causal=self.problem.causal,
-            limit=self.problem.seqlen_kv,
-            diagonal=self.problem.diagonal,
-            transposed=True,
-        )
 
     def _exponentials(self, half: int) -> None:
         """P^T = 2^(S^T scale log2(e) - LSE), in place, and rounded to the pool a quarter later."""
