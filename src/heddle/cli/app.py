@@ -29,6 +29,7 @@ from heddle.cli import (
     compile,
     draw,
     kernels,
+    lift,
     machines,
     reproduce,
     rtl,
@@ -62,7 +63,7 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-for module in (machines, kernels, run, draw, compare, reproduce, tune, check, compile, validate, bench):
+for module in (machines, kernels, run, draw, compare, reproduce, tune, check, compile, lift, validate, bench):
     app.command(name=module.__name__.rpartition(".")[2], epilog=f"Example: {module.EXAMPLE}")(module.command)
 app.add_typer(rtl.app, name="rtl")
 app.add_typer(sass.app, name="sass")
