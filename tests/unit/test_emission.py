@@ -116,6 +116,14 @@ def test_pool_registers_and_private_ones_share_an_instruction() -> None:
     assert again(program) == program
 
 
+def test_a_role_of_the_upper_window_writes_the_upper_half_of_the_pool() -> None:
+    program = by_hand(f"{PLAIN} FADD R290@own = R50, R60@own", "fiber")
+    program = replace(program, roles=tuple(replace(role, base=256) for role in program.roles))
+    assert again(program) == program
+    word = to_ints(words_and_note(program)[0])[0]
+    assert (word >> 16 & 0xFF, word >> 24 & 0xFF, word >> 94 & 1) == (290 - 256, (256 + 50) & 0xFF, 1)
+
+
 def test_remote_sources_are_in_the_thirteen_bits() -> None:
     program = by_hand(f"{PLAIN} FADD R8 = R290@3, R5", "fiber")
     assert changed(program, 0, 93, 92, 1).src[0] == Register(290, place=1)
