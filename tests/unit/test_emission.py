@@ -13,6 +13,7 @@ from heddle.isa.words import from_ints, put_bits, to_ints
 
 KERNELS = (
     ("rmsnorm", "a100", "simt"),
+    ("rmsnorm", "h100", "cuda-native"),
     ("rmsnorm", "b200", "fiber"),
     ("gemm", "b200", "simt"),
     ("rope", "a100", "fiber"),

@@ -54,5 +54,5 @@ def test_all_kernels_come_back_and_print_as_their_forms(dtype: str) -> None:
         assert program_of(encoded, note) == program, f"{kernel} on {gpu} in mode {mode}"
         words[program.architecture] |= set(to_ints(encoded))
         kernels += 1
-    assert kernels >= (8 if dtype == "fp8_e4m3" else 60)
+    assert kernels >= (6 if dtype == "fp8_e4m3" else 60)
     assert [found for architecture in words for found in differences(words[architecture], architecture)] == []
