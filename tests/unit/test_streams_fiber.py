@@ -17,13 +17,16 @@ from heddle.kernels.model.rope_fiber import unit_heads
 from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
 from heddle.study.checks import check
+from heddle.study.features import STEPS
 from heddle.study.requests import Request, request
+from heddle.study.runs import compiled
 from native_mutants import mutants, rejected
 
 SMS = 2
 EVERY = 9
 """So many mutants are left out for each that is tried."""
 NORM = {"rows": 27, "hidden": 512}
+OWN = NORM | {"weights": "own", "groups": 1, "stages": 2}
 ROPE = {"rows": 70, "heads_q": 5, "heads_kv": 4, "head_dim": 64}
 HEADS = {"rows": 37, "heads_q": 4, "heads_kv": 2, "head_dim": 128}
 GATES = {"rows": 27, "cols": 1288}
@@ -38,6 +41,8 @@ def asked(kernel: str, gpu: str = "a100", **texts: Any) -> Request:
 def program(kernel: str, **texts: Any) -> WarpProgram:
     """Return the warp program."""
     found = asked(kernel, **texts)
+    if found.pins:
+        return compiled(found)
     return pipeline.compile_kernel(kernel, found.machine, found.params, mode="fiber")
 
 
@@ -48,6 +53,8 @@ def program(kernel: str, **texts: Any) -> WarpProgram:
         ("rmsnorm", "h100", NORM | {"hidden": 520, "residual": 1, "dtype": "bf16"}),  # weights of no whole blocks
         ("rmsnorm", "b200", NORM | {"residual": 1}),
         ("rmsnorm", "h100", {"rows": 3, "hidden": 1224}),
+        ("rmsnorm", "a100", OWN),
+        ("rmsnorm", "b200", NORM | {"hidden": 520, "residual": 1, "weights": "loaded"}),
         ("rope", "a100", ROPE | {"dtype": "bf16"}),
         ("rope", "b200", HEADS),
         ("silu_mul", "a100", GATES | {"groups": 1, "stages": 2}),
@@ -66,6 +73,13 @@ def test_no_load_into_the_pool_waits_for_another_one() -> None:
     assert all(row.control.write_barrier is None for row in loads)
 
 
+@pytest.mark.parametrize("place", ["own", "loaded"])
+def test_weights_of_a_machine_without_crossbar_lie_in_own_registers(place: str) -> None:
+    rows = program("rmsnorm", **NORM, weights=place, groups=1, stages=2).instructions
+    assert not [row for row in rows for source in row.src if source and source.place in range(WEFTS)]
+    assert find_kernel("rmsnorm").native_on(STEPS[2].machine(machine("a100"))).tile[-1].name == "weights"
+
+
 def test_weights_are_loaded_once_and_read_by_all_subpartitions() -> None:
     rows = program("rmsnorm", **NORM).instructions
     loads = [row for row in rows if row.op == "LDG" and row.stream is not None and row.stream.name.startswith("W")]
@@ -74,7 +88,7 @@ def test_weights_are_loaded_once_and_read_by_all_subpartitions() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "sizes"), [
-    ("rmsnorm", NORM), ("rope", HEADS), pytest.param("silu_mul", GATES, marks=pytest.mark.slow),
+    ("rmsnorm", NORM), ("rmsnorm", OWN), ("rope", HEADS), pytest.param("silu_mul", GATES, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_the_verifier_rejects_every_mutant(kernel: str, sizes: dict[str, Any]) -> None:
     found = asked(kernel, **sizes)
@@ -121,6 +135,7 @@ def test_every_unit_is_done_once() -> None:
         ({"stages": 9}, "stages must be 1 to"),
         ({"groups": 5}, "groups must be 1 to 4"),
         ({"hidden": 16384}, "no window holds"),
+        ({"hidden": 520, "weights": "pool"}, "whole blocks of 256"),
     ],
 )
 def test_what_does_not_fit_is_refused(texts: dict[str, int], text: str) -> None:

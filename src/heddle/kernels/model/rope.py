@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from heddle.kernels.gemm.reference import angles, rotated
 from heddle.kernels.gemm.rope import TABLE
 from heddle.kernels.gemm.shape import GemmProblem
 from heddle.kernels.model.rope_fiber import FIBER, MOST_HEADS, STEPS, unit_heads
+from heddle.kernels.model.rope_staged import STAGED
 from heddle.kernels.model.rowwise import (
     ELEMENTS,
     LANE_COLUMNS,
@@ -61,7 +63,7 @@ class Rope(RowwiseKernel):
     """Pairs of columns of the heads of Q and K, rotated by the position of the row."""
 
     name = "rope"
-    native = dict.fromkeys(RowwiseKernel.architectures, FIBER)
+    native = dict.fromkeys(RowwiseKernel.architectures, replace(FIBER, instead=(*FIBER.instead, STAGED)))
     summary = "Q and K of the rows of a QKV projection, rotated by position, where no GEMM has it in its epilogue"
     parameters = (
         ROWS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from heddle.kernels.model.rowwise import (
 )
 from heddle.kernels.model.shapes import cast_to
 from heddle.kernels.model.silu_mul_fiber import BLOCK, BLOCKS, FIBER, STEPS
+from heddle.kernels.model.silu_mul_staged import STAGED
 from heddle.lang import Builder, kernel
 from heddle.machine.spec import Machine
 
@@ -58,7 +60,7 @@ class SiluMul(RowwiseKernel):
     """Y = silu(gate) * factor of the halves of each row."""
 
     name = "silu_mul"
-    native = dict.fromkeys(RowwiseKernel.architectures, FIBER)
+    native = dict.fromkeys(RowwiseKernel.architectures, replace(FIBER, instead=(*FIBER.instead, STAGED)))
     summary = "Y[rows, cols] = silu(H[:, :cols]) * H[:, cols:], where no GEMM has it in its epilogue"
     parameters = (ROWS, Parameter("cols", int, 14336, "columns of Y", small=512), ELEMENTS)
 

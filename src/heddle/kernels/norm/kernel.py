@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from heddle.kernels.norm.fiber import FIBER
 from heddle.kernels.norm.reference import reference
 from heddle.kernels.norm.rmsnorm import BLOCK, WORKING_REGISTERS, needed_registers, rmsnorm, row_registers
 from heddle.kernels.norm.shape import TILE, NormConfig, NormProblem
+from heddle.kernels.norm.staged import STAGED
 from heddle.machine.spec import Machine
 
 WARPS = (4, 8, 2, 16)
@@ -38,7 +40,7 @@ class RmsNorm(Kernel[NormConfig]):
     )
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
-    native = dict.fromkeys(architectures, FIBER)
+    native = dict.fromkeys(architectures, replace(FIBER, instead=(*FIBER.instead, STAGED)))
     shares_dram = True
 
     def problem(self, params: Mapping[str, Any]) -> NormProblem:
