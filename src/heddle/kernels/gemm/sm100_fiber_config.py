@@ -14,6 +14,7 @@ from heddle.kernels.gemm.check import BARRIER_BYTES, check_problem
 from heddle.kernels.gemm.rope import check_tile, fits_heads
 from heddle.kernels.gemm.shape import GemmProblem
 from heddle.kernels.gemm.sm100_fiber import CHUNK, SLOTS, TILE_K, TILE_M, FiberGemm, gemm_sm100_fiber
+from heddle.kernels.gemm.sm100_fiber_phased import PHASED
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
@@ -101,5 +102,6 @@ SM100_FIBER = NativeKernel(
     build=build,
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
+    instead=(PHASED,),
 )
-"""The FIBER-native GEMM of B200."""
+"""The FIBER-native GEMM of B200; without bits the roles of today's kernel meet at mbarriers."""

@@ -22,11 +22,15 @@ GROUP = 4
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How codes and values of columns are divided among warps; `all_targets`: the same warps make all targets."""
+    """How codes and values of columns are divided among warps; `all_targets`: the same warps make all targets.
+
+    `groups` (with it): as many groups of warps make as many neighbouring targets each.
+    """
 
     code_spread: Literal["summed", "second"]
     warps: tuple[int, int]
     all_targets: bool = False
+    groups: int = 1
 
 
 ALONG_K = Form("summed", (GROUP, 1))
@@ -145,24 +149,28 @@ class AwqMaker(Maker):
             self.load_codes(item, following, number)
         self.k.set_busy_bit(target, "full")
 
-    def start(self, item: Item) -> None:
-        """Two blocks of a group that one warp makes in turn: values of the first two groups, codes of the first."""
-        self._load_values(item, 0, self.now, 0)
-        self._load_values(item, 1, self.next, 0)
-        for number in range(2):
-            self.load_codes(item, number * self.block_words, number)
+    def start(self, item: Item, target: int = 0) -> None:
+        """Two blocks of a group that one warp makes in turn: values of the first two groups, codes of the first.
 
-    def step(self, item: Item, group: Index) -> None:
+        `target`: the first of the two targets.
+        """
+        self._load_values(item, 0, self.now, target)
+        self._load_values(item, 1, self.next, target)
+        for number in range(2):
+            self.load_codes(item, number * self.block_words, target + number)
+
+    def step(self, item: Item, group: Index, target: int = 0) -> None:
         """Go on to the group after `group`; values of the one behind it are loaded, zeros behind the last."""
         for now, following in zip(self.now, self.next, strict=True):
-            self.k.elementwise("copy", now[0], following[0])
-        self._load_values(item, group + 2, self.next, 0)
+            self.k.elementwise("copy", now[target], following[target])
+        self._load_values(item, group + 2, self.next, target)
 
-    def block(self, item: Item, group: Index | int, number: int) -> None:
+    def block(self, item: Item, group: Index | int, number: int, target: int = 0) -> None:
         """Make block `number` of a group and load the codes of the same of the next one."""
-        scale, zero = (values[0] for values in self.now)
-        self.k.dequantize(self.targets[number].tensor, self.codes[number], scale, zero)
-        self.load_codes(item, (group + 1) * (2 * self.block_words) + number * self.block_words, number)
+        scale, zero = (values[target] for values in self.now)
+        self.k.dequantize(self.targets[target + number].tensor, self.codes[target + number], scale, zero)
+        words = self.block_words
+        self.load_codes(item, (group + 1) * (2 * words) + number * words, target + number)
 
     def _load_values(self, item: Item, row: Index | int, values: list[list[RegisterHandle]], number: int) -> None:
         for tensor, some in zip(self.tensors, values, strict=True):
@@ -187,7 +195,7 @@ class AqlmMaker(Maker):
         rank_columns: int = 0,
     ) -> None:
         super().__init__(k, problem, targets, columns, block_k, form, rank_columns)
-        makers = form.warps[0] * form.warps[1] * (1 if form.all_targets else len(targets))
+        makers = form.warps[0] * form.warps[1] * (form.groups if form.all_targets else len(targets))
         self.book = Codebook(k, problem, makers)
         self.scales, self.scale = k.tensor("S", (1, problem.n), problem.dtype), self.values("s")
 
@@ -203,20 +211,21 @@ class AqlmMaker(Maker):
             self._make_block(item, (block + 1) * self.block_words, number)
         self._make_block(item, None, number)
 
-    def start(self, item: Item) -> None:
-        """Two blocks that one warp makes in turn: scales, and codes of both."""
-        self.load_value(self.scale[0], self.scales, item, 0, 0)
+    def start(self, item: Item, target: int = 0) -> None:
+        """Two blocks that one warp makes in turn: scales, and codes of both. `target`: the first of the two targets."""
+        self.load_value(self.scale[target], self.scales, item, 0, target)
         for number in range(2):
-            self.load_codes(item, number * self.block_words, number)
+            self.load_codes(item, number * self.block_words, target + number)
 
-    def step(self, item: Item, pair: Index) -> None:
+    def step(self, item: Item, pair: Index, target: int = 0) -> None:
         """Scales are those of whole columns."""
 
-    def block(self, item: Item, pair: Index | int, number: int) -> None:
+    def block(self, item: Item, pair: Index | int, number: int, target: int = 0) -> None:
         """Make block `number` of a pair and load the codes of the same of the next one."""
-        target = self.targets[number].tensor
-        self.k.look_up(target, self.codes[number], self.scale[0], self.book.place, books=self.book.books)
-        self.load_codes(item, (pair + 1) * (2 * self.block_words) + number * self.block_words, number)
+        made, codes = self.targets[target + number].tensor, self.codes[target + number]
+        self.k.look_up(made, codes, self.scale[target], self.book.place, books=self.book.books)
+        words = self.block_words
+        self.load_codes(item, (pair + 1) * (2 * words) + number * words, target + number)
 
     def _make_block(self, item: Item, following: Index | None, number: int) -> None:
         target = self.targets[number].tensor

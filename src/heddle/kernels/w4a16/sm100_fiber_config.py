@@ -13,6 +13,7 @@ from heddle.kernels.gemm.sm100_fiber import CHUNK, SLOTS, TILE_M
 from heddle.kernels.w4a16.check import codebook_bytes
 from heddle.kernels.w4a16.shape import ELEMENT_BYTES, TILE_K, W4Problem
 from heddle.kernels.w4a16.sm100_fiber import PAIR, w4_sm100_fiber
+from heddle.kernels.w4a16.sm100_fiber_phased import PHASED
 from heddle.kernels.w4a16.turned import TurnedTiles
 from heddle.machine.spec import Machine
 
@@ -78,5 +79,6 @@ SM100_FIBER = NativeKernel(
     build=build,
     tile=TILE,
     needs=("dynamic_parallelism", "fine_scheduling", "register_sharing"),
+    instead=(PHASED,),
 )
-"""The FIBER-native W4A16 kernels of B200."""
+"""The FIBER-native W4A16 kernels of B200; without bits the roles of today's kernel meet at mbarriers."""

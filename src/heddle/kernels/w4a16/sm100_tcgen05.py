@@ -36,7 +36,7 @@ class Plan:
     blocks: int
 
 
-class _Roles:
+class Roles:
     """What the roles share, and the code of each for one tile."""
 
     def __init__(self, k: Builder, problem: W4Problem, plan: Plan) -> None:
@@ -136,7 +136,7 @@ def w4_sm100_tcgen05(k: Builder, problem: W4Problem, plan: Plan, clusters: int) 
     k.flops, k.cluster_size = problem.flops, plan.tiles.cluster
     items = plan.tiles.items(problem, clusters)
     k.work_items(items | {"pairs": [problem.k // PAIR] * len(items["row"])}, clusters=clusters)
-    roles = _Roles(k, problem, plan)
+    roles = Roles(k, problem, plan)
     meet = k.cluster_sync if plan.tiles.cluster > 1 else k.sync
     makers = {f"make_{group}": GROUP_WARPS for group in range(plan.groups)}
     warps = {"store": GROUP_WARPS, **makers, "load": 1, "copy": 1, "multiply": 1}

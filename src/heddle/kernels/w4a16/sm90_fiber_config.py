@@ -12,6 +12,7 @@ from heddle.kernels.gemm.check import BARRIER_BYTES
 from heddle.kernels.w4a16.check import codebook_bytes
 from heddle.kernels.w4a16.shape import ELEMENT_BYTES, TILE_K, W4Problem
 from heddle.kernels.w4a16.sm90_fiber import CHUNKS, PART, ROWS, w4_sm90_fiber
+from heddle.kernels.w4a16.sm90_fiber_phased import PHASED
 from heddle.kernels.w4a16.turned import TurnedTiles
 from heddle.machine.spec import Machine
 
@@ -96,5 +97,5 @@ def _check_config(problem: W4Problem, config: Turned90Config, machine: Machine) 
         raise UserError(f"stages must be 2 to {most} for {config.label()}, as shared memory holds; got {config.stages}")
 
 
-SM90_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE)
-"""The FIBER-native W4A16 kernels of H100."""
+SM90_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, instead=(PHASED,))
+"""The FIBER-native W4A16 kernels of H100; without bits the roles of today's kernel meet at mbarriers."""
