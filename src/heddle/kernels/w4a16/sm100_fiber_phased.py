@@ -56,7 +56,10 @@ class _Wefts:
     def end(self, name: str) -> None:
         """Wait for what the other CTA gives back last."""
         roles, plan = self.roles, self.plan
-        last = {"load": (roles.empty, roles.ring, plan.tiles.stages), "multiply": (roles.acc_empty, roles.sums, plan.sums)}
+        last = {
+            "load": (roles.empty, roles.ring, plan.tiles.stages),
+            "multiply": (roles.acc_empty, roles.sums, plan.sums),
+        }
         made = (roles.w_empty, roles.made, plan.blocks)
         if self.pair and (name in last or name.startswith("make")):
             barrier, ring, stages = last.get(name, made)

@@ -35,7 +35,10 @@ class Consumers:
     def __init__(self, k: Builder, problem: W4Problem, tiles: TurnedTiles, tokens: Tokens, groups: int = 1) -> None:
         self.k, self.problem, self.tiles, self.tokens = k, problem, tiles, tokens
         self.columns = tiles.weights // groups
-        warps, suffixes = self.columns // GROUP_ROWS * GROUP_WARPS, [f"_g{g}" if groups > 1 else "" for g in range(groups)]
+        warps, suffixes = (
+            self.columns // GROUP_ROWS * GROUP_WARPS,
+            [f"_g{g}" if groups > 1 else "" for g in range(groups)],
+        )
         self.released = [k.ring(f"release{g}", tiles.stages) for g in suffixes]
         shape, grid = (self.columns, TILE_K), (warps, 1)
         self.weights = [
