@@ -44,8 +44,8 @@ CASES = [
 ]
 MUTATED = [
     pytest.param("gemm", "b200", {**PRODUCT, "m": 512}, id="gemm"),
-    pytest.param("w4a16", "h100", {**AWQ, "tile_n": 128}, id="w4a16, wgmma"),
-    pytest.param("w4a16", "b200", {**AWQ, "warps": 4}, id="w4a16, tcgen05"),
+    pytest.param("w4a16", "h100", {**AWQ, "tile_n": 128}, id="w4a16, wgmma", marks=pytest.mark.slow),
+    pytest.param("w4a16", "b200", {**AWQ, "warps": 4}, id="w4a16, tcgen05", marks=pytest.mark.slow),
 ]
 
 
