@@ -109,3 +109,46 @@ def test_a_product_of_rows_and_columns_that_the_weft_does_not_have_is_an_error()
 
     with pytest.raises(UserError, match="a weft has 16 x 64 of total"):
         compile_program(product.build("sm_80"), asked("gemm", GEMM).machine)
+
+
+WITHOUT_BITS = ("+DP literal", "+DP")
+PHASED: dict[str, Any] = {"m": 72, "n": 136, "k": 200, "tile_m": 64, "tile_n": 64, "tile_k": 32, "stages": 3}
+ROTATED: dict[str, Any] = {
+    **{"m": 200, "n": 256, "k": 200, "epilogue": "rope", "head_dim": 64, "heads_q": 2, "heads_kv": 1},
+    **{"tile_m": 128, "tile_n": 64, "tile_k": 64},
+}
+PHASED_CASES = [
+    pytest.param("gemm", PHASED, id="odd sizes"),
+    pytest.param("gemm", {**GATED, "tile_k": 64}, id="gate", marks=pytest.mark.slow),
+    pytest.param("gemm", ROTATED, id="rope", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "params"), PHASED_CASES)
+def test_numbers_are_right_without_bits(name: str, params: dict[str, Any]) -> None:
+    row = check(asked(name, params, "+DP literal"))
+    assert (row["passed"], row["hazards"]) == (True, [])
+
+
+def test_without_bits_products_are_mma_sync_and_no_weft_reads_registers_of_another() -> None:
+    one, other = (compiled(asked("gemm", PHASED, step)) for step in WITHOUT_BITS)
+    assert one.instructions == other.instructions
+    assert not [row for row in one.instructions if row.op == "WMMA" or row.bind is not None]
+    places = {r.place for row in one.instructions for r in row.src if r is not None}
+    assert places <= {None}
+
+
+def test_fragments_of_the_next_slice_are_loaded_before_the_last_products_of_this_one() -> None:
+    ops = [row.op for row in compiled(asked("gemm", PHASED, "+DP")).instructions]
+    given_back = [index for index, op in enumerate(ops) if op == "BAR.ARV" and "HMMA" in ops[:index][-40:]]
+    assert given_back
+    assert all("LDSM" in ops[index - 30 : index] for index in given_back[:-1])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_mutants_of_barriers_are_found() -> None:
+    request_of = asked("gemm", {**PHASED, "m": 64, "n": 64, "stages": 2}, "+DP literal")
+    fates = {text: fate(mutant, request_of) for text, mutant in mutants(compiled(request_of))}
+    left = [text for text, found in fates.items() if not found]
+    assert len(left) <= ACCEPTED * len(fates), left

@@ -49,7 +49,7 @@ from heddle.ir.tile import (
 from heddle.ir.tile_walk import Place, walk_body
 from heddle.ir.warp import Access
 from heddle.machine.spec import Machine
-from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
+from heddle.passes.pipelined import FirstFragments, PipelinedMma
 
 LANES = 32
 REGISTER_BYTES = 4

@@ -16,22 +16,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from heddle.ir.tile import Advance, CpAsyncWait, For, ForEachItem, Mma, Op, RoleBody, SharedRef, Sync, TileProgram, When
 from heddle.ir.warp import Count
 from heddle.machine.spec import Machine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstFragments(Op):
-    """Load the fragments of the first k-step of `mma` at the current stage."""
-
-    mma: Mma
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelinedMma(Op):
-    """`mma`, its first fragments being there; `between` runs before its last k-step, where the next ones are loaded."""
-
-    mma: Mma
-    between: tuple[Op, ...]
-    prefetch: bool
+from heddle.passes.pipeline_turns import turns
+from heddle.passes.pipelined import FirstFragments, PipelinedMma
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +41,12 @@ def _body(body: tuple[Op, ...]) -> tuple[Op, ...]:
     result: list[Op] = []
     index = 0
     while index < len(body):
-        chain = _chain(body[index:])
-        if chain:
+        rotated, taken = turns(body[index:])
+        chain = [] if taken else _chain(body[index:])
+        if taken:
+            result += rotated
+            index += taken
+        elif chain:
             result += _rotate(chain)
             index += len(chain)
         else:

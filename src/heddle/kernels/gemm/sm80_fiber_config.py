@@ -21,6 +21,7 @@ from heddle.kernels.gemm.sm80_fiber import (
     gemm_sm80_fiber,
     sum_registers,
 )
+from heddle.kernels.gemm.sm80_fiber_phased_config import PHASED
 from heddle.machine.spec import Machine
 
 DTYPES = ("fp16", "bf16")
@@ -139,5 +140,5 @@ def _check_config(problem: GemmProblem, config: FiberGemm80Config, machine: Mach
 
 OWN = NativeKernel(candidates=partial(candidates, sharing="subpartition"), build=build, tile=TILE)
 """For machines whose wefts share registers inside a subpartition only: a copy of B in each."""
-SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(OWN,))
+SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(OWN, PHASED))
 """The FIBER-native GEMM of A100."""

@@ -12,7 +12,7 @@ from heddle.ir.warp import DataObject
 from heddle.machine.spec import Machine
 from heddle.passes.draft import DraftProgram, RoleDraft
 from heddle.passes.layout_to_warps import LaidOut
-from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
+from heddle.passes.pipelined import FirstFragments, PipelinedMma
 from heddle.passes.select import (
     bulk,
     by_rows,

@@ -11,7 +11,7 @@ from heddle.ir.tile import CpAsync, Mma, SharedRef
 from heddle.ir.warp import Access, DataObject, StreamRef
 from heddle.passes.draft import Operand, Value, whole
 from heddle.passes.layout_to_warps import LANES, WarpLayout
-from heddle.passes.pipeline_fragments import FirstFragments, PipelinedMma
+from heddle.passes.pipelined import FirstFragments, PipelinedMma
 from heddle.passes.select.flow import Lower
 from heddle.passes.select.writer import RoleWriter
 
