@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from heddle.errors import UserError
+from heddle.ir.tile import Mma
+from heddle.ir.tile_walk import Place, walk_body
 from heddle.ir.warp import WarpProgram
 from heddle.ir.warp_fiber import OWN
+from heddle.kernels.registry import find_kernel
 from heddle.lang import Builder, kernel
 from heddle.machine import machine
+from heddle.passes.pipeline_fragments import PipelineFragments
+from heddle.passes.pipelined import PipelinedMma
 from heddle.study.checks import check
 from heddle.study.features import STEPS
 from heddle.study.requests import Request, request
@@ -138,11 +143,13 @@ def test_without_bits_products_are_mma_sync_and_no_weft_reads_registers_of_anoth
     assert places <= {None}
 
 
-def test_fragments_of_the_next_slice_are_loaded_before_the_last_products_of_this_one() -> None:
-    ops = [row.op for row in compiled(asked("gemm", PHASED, "+DP")).instructions]
-    given_back = [index for index, op in enumerate(ops) if op == "BAR.ARV" and "HMMA" in ops[:index][-40:]]
-    assert given_back
-    assert all("LDSM" in ops[index - 30 : index] for index in given_back[:-1])
+def test_fragments_of_the_next_slice_are_loaded_beside_the_last_products_of_this_one() -> None:
+    question = asked("gemm", PHASED, "+DP")
+    tiles = find_kernel("gemm").build(question.machine, question.params, None, "fiber")
+    role = PipelineFragments().run(tiles, question.machine).roles[-1]
+    products = [op for op, _ in walk_body(role.body, Place(role)) if isinstance(op, Mma | PipelinedMma)]
+    ahead = [isinstance(op, PipelinedMma) and op.prefetch for op in products]
+    assert ahead == [True] * (len(ahead) - 1) + [False]
 
 
 @pytest.mark.slow

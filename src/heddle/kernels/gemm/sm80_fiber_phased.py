@@ -2,7 +2,8 @@
 
 Four wefts for each stage of a ring in shared memory copy slices of A and B there, tile after tile; two groups of four
 multiply half of the rows each, loading fragments by ldmatrix as today's warps do, and store their sums. A stage is
-filled again as soon as both groups have read it, and the next tile's slices come while this one is stored. No weft reads a register of another, with or without registers that a subpartition shares.
+filled again as soon as both groups have read it, and the next tile's slices come while this one is stored. No weft
+reads a register of another, with or without registers that a subpartition shares.
 
 A100 has no mbarriers to wait at: a stage has a named barrier for "full" of each group and one for "empty", at which one
 side arrives and the other waits; at one barrier for both groups they would wait for each other. Barriers have fixed
