@@ -18,23 +18,16 @@ def aqlm_sm80(k: Builder, problem: W4Problem, config: W4Config, items: dict[str,
     k.flops = problem.flops
     k.work_items(items, clusters=len(items["row"]), schedule="launch")
     loop = AqlmLoop(k, problem, config)
-    tail, words = tail_blocks(problem, config), TILE_K // WORD
     with k.role("worker", warps=config.warps, registers=thread_registers(problem, config)):
         for item in k.work():
-            loop.start(item)
-            if min(items["main"]) > 0:
-                for block in k.range(item.main, name="block"):
-                    loop.stage(item, item.word + block * words, item.k_begin + block * TILE_K)
-            for number in range(tail):
-                loop.stage(item, item.tail_word + number * words, None, left=tail - 1 - number)
-            loop.writer.store([(0, loop.acc)], item)
+            loop.tile(item, loops=min(items["main"]) > 0)
 
 
 class AqlmLoop(MainLoop):
     """Stages of weights from codebooks."""
 
-    def __init__(self, k: Builder, problem: W4Problem, config: W4Config) -> None:
-        super().__init__(k, problem, config)
+    def __init__(self, k: Builder, problem: W4Problem, config: W4Config, meeting: int = 0) -> None:
+        super().__init__(k, problem, config, meeting)
         entries = ENTRIES[problem.scheme]
         self.books = BOOKS[problem.scheme]
         self.scales = k.tensor("S", (1, problem.n), problem.dtype)
@@ -49,21 +42,35 @@ class AqlmLoop(MainLoop):
         """Where entries are looked up."""
         return self.book_shared[:] if self.book_shared else self.book[0, 0]
 
+    def tile(self, item: Item, *, loops: bool) -> None:
+        """A tile; `loops`: there are blocks beside those for which no copy is started."""
+        tail, words = tail_blocks(self.problem, self.config), TILE_K // WORD
+        self.start(item)
+        if loops:
+            for block in self.k.range(item.main, name="block"):
+                self.stage(item, item.word + block * words, item.k_begin + block * TILE_K)
+        for number in range(tail):
+            self.stage(item, item.tail_word + number * words, None, left=tail - 1 - number)
+        self.writer.store([(0, self.acc)], item)
+
+    def copy_books(self) -> None:
+        """Start copies of the codebooks that lie in shared memory."""
+        if self.book_shared:
+            for copy in range(COPIES):
+                self.k.cp_async(self.book_shared[:].part(col=copy * WORD, cols=WORD), self.book[0, 0])
+            self.k.cp_async_commit()
+
     def start(self, item: Item) -> None:
         """Start copies of the codebooks and of all stages but one, load codes, and look up the first step."""
         k, ahead = self.k, self.config.stages - 1
         k.fill(self.acc)
-        if self.book_shared:
-            for copy in range(COPIES):
-                k.cp_async(self.book_shared[:].part(col=copy * WORD, cols=WORD), self.book[0, 0])
-            k.cp_async_commit()
-        for stage in range(ahead):
-            self.copy(item, item.k_begin + stage * TILE_K, stage)
-            k.cp_async_commit()
+        if not self.meeting:  # else once for all tiles
+            self.copy_books()
+        self.start_copies(item)
         k.load(self.scale, self.scales[0, item.col])
         for number in range(len(self.words)):
             self.load_words(item, item.word, number)
-        if self.book_shared:
+        if self.book_shared and not self.meeting:
             k.cp_async_wait(pending=ahead)
             k.sync()
         self._look_up(0)
@@ -72,12 +79,7 @@ class AqlmLoop(MainLoop):
 
     def stage(self, item: Item, word: Index, at: Index | None, left: int = 2) -> None:
         """Multiply with a stage of weights; `left`: stages that follow, if they are fewer than two."""
-        k, ahead = self.k, self.config.stages - 1
-        k.cp_async_wait(pending=ahead - 1)
-        k.sync()
-        if at is not None:
-            self.copy(item, at + ahead * TILE_K, ahead)
-        k.cp_async_commit()  # an empty group keeps the count of groups behind
+        self.next_stage(item, at)
         steps, rows = len(self.words), operand_rows(self.problem)
         for step in range(steps):
             following = (step + 1) % steps

@@ -18,18 +18,9 @@ def awq_sm80(k: Builder, problem: W4Problem, config: W4Config, items: dict[str, 
     k.flops = problem.flops
     k.work_items(items, clusters=len(items["row"]), schedule="launch")
     loop = AwqLoop(k, problem, config)
-    tail, words = tail_blocks(problem, config), problem.group // WORD
     with k.role("worker", warps=config.warps, registers=thread_registers(problem, config)):
         for item in k.work():
-            loop.start(item)
-            if min(items["main"]) > 0:
-                for group in k.range(item.main, name="group"):
-                    at = Place(item.word + group * words, item.group + group, item.k_begin + group * problem.group)
-                    loop.group(item, at)
-            for number in range(tail):
-                at = Place(item.tail_word + number * words, item.tail_group + number)
-                loop.group(item, at, last=number == tail - 1)
-            loop.writer.store([(0, loop.acc)], item)
+            loop.tile(item, loops=min(items["main"]) > 0)
 
 
 @dataclass(frozen=True)
@@ -44,33 +35,40 @@ class Place:
 class AwqLoop(MainLoop):
     """Groups of weights with scales and zero points."""
 
-    def __init__(self, k: Builder, problem: W4Problem, config: W4Config) -> None:
-        super().__init__(k, problem, config)
+    def __init__(self, k: Builder, problem: W4Problem, config: W4Config, meeting: int = 0) -> None:
+        super().__init__(k, problem, config, meeting)
         self.stages_of_group, rows = problem.group // TILE_K, problem.k // problem.group
         self.scales, self.zeros = (k.tensor(name, (rows, problem.n), problem.dtype) for name in ("S", "Z"))
         self.scale, self.next_scale = (self.second(name, 1, problem.dtype) for name in ("s", "s_next"))
         self.zero, self.next_zero = (self.second(name, 1, problem.dtype) for name in ("z", "z_next"))
 
+    def tile(self, item: Item, *, loops: bool) -> None:
+        """A tile; `loops`: there are groups beside those for which no copy is started."""
+        group_size, words = self.problem.group, self.problem.group // WORD
+        tail = tail_blocks(self.problem, self.config)
+        self.start(item)
+        if loops:
+            for group in self.k.range(item.main, name="group"):
+                at = Place(item.word + group * words, item.group + group, item.k_begin + group * group_size)
+                self.group(item, at)
+        for number in range(tail):
+            at = Place(item.tail_word + number * words, item.tail_group + number)
+            self.group(item, at, last=number == tail - 1)
+        self.writer.store([(0, self.acc)], item)
+
     def start(self, item: Item) -> None:
         """Start copies of all stages but one, and load what the first stage needs of the weights."""
         k = self.k
         k.fill(self.acc)
-        for stage in range(self.config.stages - 1):
-            self.copy(item, item.k_begin + stage * TILE_K, stage)
-            k.cp_async_commit()
+        self.start_copies(item)
         self._load_scales(item, item.group, self.scale, self.zero)
         for number in range(len(self.words)):
             self.load_words(item, item.word, number)
 
     def group(self, item: Item, at: Place, *, last: bool = False) -> None:
         """Multiply with a group of weights, and load what follows it."""
-        ahead = self.config.stages - 1
         for stage in range(self.stages_of_group):
-            self.k.cp_async_wait(pending=ahead - 1)
-            self.k.sync()
-            if at.k is not None:
-                self.copy(item, at.k + (stage + ahead) * TILE_K, ahead)
-            self.k.cp_async_commit()  # an empty group keeps the count of groups behind
+            self.next_stage(item, None if at.k is None else at.k + stage * TILE_K)
             if stage == 0 and not last:
                 self._load_scales(item, at.group + 1, self.next_scale, self.next_zero)
             ends = last and stage == self.stages_of_group - 1

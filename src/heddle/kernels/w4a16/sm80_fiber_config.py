@@ -17,6 +17,7 @@ from heddle.kernels.gemm.sm80_fiber_config import USABLE_REGISTERS, FiberGemm80C
 from heddle.kernels.w4a16.check import codebook_bytes
 from heddle.kernels.w4a16.shape import ELEMENT_BYTES, W4Problem
 from heddle.kernels.w4a16.sm80_fiber import block_k, w4_sm80_fiber, weight_registers
+from heddle.kernels.w4a16.sm80_fiber_phased import PHASED
 from heddle.machine.spec import Machine
 
 TILES: dict[Sharing, tuple[tuple[int, int, int], ...]] = {
@@ -135,5 +136,5 @@ TILE = (
 
 OWN = NativeKernel(candidates=partial(candidates, sharing="subpartition"), build=build, tile=TILE)
 """For machines whose wefts share registers inside a subpartition only: a copy of A in each."""
-SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(OWN,))
+SM80_FIBER = NativeKernel(candidates=candidates, build=build, tile=TILE, across=True, instead=(OWN, PHASED))
 """The FIBER-native W4A16 kernels of A100."""

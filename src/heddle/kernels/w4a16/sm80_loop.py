@@ -14,6 +14,8 @@ from heddle.kernels.w4a16.shape import STEP_K, TILE_K, W4Config, W4Problem
 from heddle.lang import Builder, Index, Item, RegisterHandle
 
 STORE_BARRIER = 1
+STAGE_BARRIER = 2
+"""The named barrier at which wefts that copy and wefts that multiply meet, where these are not the same."""
 LOAD_BYTES = 16
 """That a lane loads at a time, where a stage has as many."""
 ADDRESS_REGISTERS = 30
@@ -51,10 +53,13 @@ def thread_registers(problem: W4Problem, config: W4Config) -> int:
 
 
 class MainLoop:
-    """Tiles of a CTA, and what is done with them whatever the scheme is."""
+    """Tiles of a CTA, and what is done with them whatever the scheme is.
 
-    def __init__(self, k: Builder, problem: W4Problem, config: W4Config) -> None:
-        self.k, self.problem, self.config = k, problem, config
+    All warps copy A; or others do, and `meeting` warps in all meet at each stage.
+    """
+
+    def __init__(self, k: Builder, problem: W4Problem, config: W4Config, meeting: int = 0) -> None:
+        self.k, self.problem, self.config, self.meeting = k, problem, config, meeting
         gemm = config.gemm(problem.block)
         self.a = k.tensor("A", (problem.m, problem.k), problem.dtype)
         self.code_cols = code_bytes(problem) // CODE_BYTES[problem.scheme]
@@ -82,6 +87,36 @@ class MainLoop:
     def copy(self, item: Item, at: Index, ahead: int) -> None:
         """Start the copy of A from column `at` on into the stage that is so far ahead."""
         self.k.cp_async(self.a_shared[self.ring + ahead], self.a[item.row, at])
+
+    def start_copies(self, item: Item) -> None:
+        """Start copies of all stages but one."""
+        if not self.meeting:
+            self.copy_ahead(item)
+
+    def next_stage(self, item: Item, at: Index | None) -> None:
+        """Wait until the next stage is there, and start the copy that takes the place of the last, if `at` says what.
+
+        `at`: the column of A where the next stage begins.
+        """
+        if self.meeting:
+            self.k.sync(STAGE_BARRIER, warps=self.meeting)
+            return
+        self.k.cp_async_wait(pending=self.config.stages - 2)
+        self.k.sync()
+        self.copy_behind(item, at)
+
+    def copy_ahead(self, item: Item) -> None:
+        """Start copies of all stages but one."""
+        for stage in range(self.config.stages - 1):
+            self.copy(item, item.k_begin + stage * TILE_K, stage)
+            self.k.cp_async_commit()
+
+    def copy_behind(self, item: Item, at: Index | None) -> None:
+        """Start the copy of the youngest stage; an empty group keeps the count of groups behind."""
+        ahead = self.config.stages - 1
+        if at is not None:
+            self.copy(item, at + ahead * TILE_K, ahead)
+        self.k.cp_async_commit()
 
     def load_first(self, step: int) -> None:
         """Load the first operands of a step of the current stage."""
