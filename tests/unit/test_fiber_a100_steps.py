@@ -122,7 +122,11 @@ ROTATED: dict[str, Any] = {
     **{"m": 200, "n": 256, "k": 200, "epilogue": "rope", "head_dim": 64, "heads_q": 2, "heads_kv": 1},
     **{"tile_m": 128, "tile_n": 64, "tile_k": 64},
 }
+W4_PHASED: dict[str, Any] = {"m": 70, "n": 136, "tile_m": 64, "tile_n": 128, "stages": 3, "warps": 4}
 PHASED_CASES = [
+    pytest.param("w4a16", {**W4_PHASED, "k": 512}, id="awq"),
+    pytest.param("w4a16", {**W4_PHASED, "k": 448, "scheme": "aqlm_1x16"}, id="aqlm_1x16", marks=pytest.mark.slow),
+    pytest.param("w4a16", {**W4_PHASED, "k": 448, "scheme": "aqlm_2x8"}, id="aqlm_2x8", marks=pytest.mark.slow),
     pytest.param("gemm", PHASED, id="odd sizes"),
     pytest.param("gemm", {**GATED, "tile_k": 64}, id="gate", marks=pytest.mark.slow),
     pytest.param("gemm", ROTATED, id="rope", marks=pytest.mark.slow),
@@ -152,10 +156,27 @@ def test_fragments_of_the_next_slice_are_loaded_beside_the_last_products_of_this
     assert ahead == [True] * (len(ahead) - 1) + [False]
 
 
+def test_codebooks_in_shared_memory_are_copied_once_for_all_tiles() -> None:
+    params = {**W4_PHASED, "k": 448, "scheme": "aqlm_2x8"}
+    program = compiled(asked("w4a16", params, "+DP literal"))
+    multiply = next(role for role in program.roles if role.name == "multiply")
+    copies = [pc for pc, row in enumerate(program.instructions) if row.op == "LDGSTS" and pc >= multiply.entry]
+    first_product = next(pc for pc, row in enumerate(program.instructions) if row.op == "HMMA" and pc > multiply.entry)
+    assert copies
+    assert max(copies) < first_product
+
+
+BARRIERS: dict[str, dict[str, Any]] = {
+    "gemm": {**PHASED, "m": 64, "n": 64, "stages": 2},
+    "w4a16": {**W4_PHASED, "m": 64, "n": 256, "k": 512},
+}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_mutants_of_barriers_are_found() -> None:
-    request_of = asked("gemm", {**PHASED, "m": 64, "n": 64, "stages": 2}, "+DP literal")
+@pytest.mark.parametrize("name", BARRIERS)
+def test_mutants_of_barriers_are_found(name: str) -> None:
+    request_of = asked(name, BARRIERS[name], "+DP literal")
     fates = {text: fate(mutant, request_of) for text, mutant in mutants(compiled(request_of))}
     left = [text for text, found in fates.items() if not found]
     assert len(left) <= ACCEPTED * len(fates), left
