@@ -53,10 +53,15 @@ def check_tile(problem: GemmProblem, tile_n: int, cluster_n: int = 1, *, wide: b
         )
 
 
-def fits_heads(problem: GemmProblem, tile_n: int) -> bool:
-    """Return whether tiles of so many columns keep the rule of `check_tile`."""
+def fits_head(problem: GemmProblem, tile_n: int) -> bool:
+    """Return whether tiles of so many columns keep the rule of `check_tile` and have no more than one head."""
+    return fits_heads(problem, tile_n, wide=False)
+
+
+def fits_heads(problem: GemmProblem, tile_n: int, *, wide: bool = True) -> bool:
+    """Return whether tiles of so many columns keep the rule of `check_tile`; `wide`: they may have several heads."""
     try:
-        check_tile(problem, tile_n)
+        check_tile(problem, tile_n, wide=wide)
     except UserError:
         return False
     return True

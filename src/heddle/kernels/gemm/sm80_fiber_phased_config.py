@@ -12,7 +12,7 @@ from heddle.kernels._rounding import ceil_div
 from heddle.kernels._warp import LANES
 from heddle.kernels.gemm.check import check_problem
 from heddle.kernels.gemm.raster import item_count
-from heddle.kernels.gemm.rope import check_tile, fits_heads
+from heddle.kernels.gemm.rope import check_tile, fits_head
 from heddle.kernels.gemm.shape import GemmProblem
 from heddle.kernels.gemm.sm80 import MMA_FRAGMENT_REGISTERS
 from heddle.kernels.gemm.sm80_fiber_phased import (
@@ -63,7 +63,7 @@ def _candidates(problem: GemmProblem, machine: Machine) -> Iterator[FiberPhased8
         narrow = (tile_m < 2 * problem.m or tile_m == ROWS) and (tile_n < 2 * problem.n or tile_n == COLUMNS)
         for stages in _stages(problem, tile_m, tile_n, tile_k, machine):
             config = FiberPhased80Config(tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, stages=stages)
-            if narrow and fits_heads(problem, tile_n) and _registers(problem, config) <= WORK_REGISTERS:
+            if narrow and fits_head(problem, tile_n) and _registers(problem, config) <= WORK_REGISTERS:
                 yield config
 
 
@@ -91,7 +91,7 @@ def _check_config(problem: GemmProblem, config: FiberPhased80Config, machine: Ma
         raise UserError(f"tile_m and tile_n are multiples of {ROWS}, {COLUMNS}; got {config.tile_m}, {config.tile_n}")
     if config.tile_k not in DEPTHS:
         raise UserError(f"tile_k is {DEPTHS[0]} or {DEPTHS[1]}, got {config.tile_k}")
-    check_tile(problem, config.tile_n)
+    check_tile(problem, config.tile_n, wide=False)
     needed = _registers(problem, config)
     if needed > WORK_REGISTERS:
         raise UserError(
