@@ -361,7 +361,8 @@ def _mma_apart(op: tile.MmaApart, tiles: _Tiles) -> None:
     _equal("the accumulator", acc, (SUBPARTITIONS * APART_ROWS, n), op.where)
     rows = APART_ROWS if first.spread == "first" else SUBPARTITIONS * APART_ROWS
     _equal("the first operand", a[::-1] if op.a_transposed else a, (rows, depth), op.where)
-    if op.a_transposed != (first.warp_grid == (1, SUBPARTITIONS)):
+    divided = first.spread != "first" and first.warp_grid == (1, SUBPARTITIONS)  # the other has a copy in each weft
+    if op.a_transposed != divided:
         raise UserError(
             f"the first operand {op.a!r} is divided among {first.warp_grid[0]} x {first.warp_grid[1]} wefts, and takes "
             f"part {'transposed' if op.a_transposed else 'as it is'}",
