@@ -17,6 +17,8 @@ from heddle.isa.words import WORD_BYTES, Words, get, put
 BRANCH = (0x947, 0x1547, 0x1947)
 CALL, BRX, RETURN, SYNC, PLACE, COLLECTIVE = (0x944, 0x344), (0x949,), (0x950,), (0x945,), (0x94E,), (0x948, 0x348)
 THROUGH_REGISTER = (0x344, 0x949, 0x950)
+ABSOLUTE_BIT = 85
+"""Bit of RET that makes it RET.ABS."""
 SPLIT = ("sm_90", "sm_100")
 """Architectures whose distances have their low 8 bits in [23:16]."""
 
@@ -40,6 +42,7 @@ def distances(words: Words, architecture: str) -> tuple[NDArray[np.bool_], NDArr
     codes = opcodes(words)
     out = np.zeros(len(words), np.int64)
     near, sync, place = (np.isin(codes, kind) for kind in _kinds(architecture))
+    near &= ~absolute_returns(words)
     high = get(words, 81, 34)
     if architecture in SPLIT:
         out[near] = _signed(high << np.uint64(8) | get(words, 23, 16), 56)[near] * 4
@@ -48,6 +51,12 @@ def distances(words: Words, architecture: str) -> tuple[NDArray[np.bool_], NDArr
     out[sync] = _signed(get(words, 63, 34), 30)[sync] * 4
     out[place] = _signed(get(words, 81, 24), 58)[place]
     return near | sync | place, out
+
+
+def absolute_returns(words: Words) -> NDArray[np.bool_]:
+    """Return which instructions are RET.ABS: the register alone says where they lead, and relocations keep it right."""
+    found: NDArray[np.bool_] = np.isin(opcodes(words), RETURN) & (get(words, ABSOLUTE_BIT, ABSOLUTE_BIT) == 1)
+    return found
 
 
 def _kinds(architecture: str) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

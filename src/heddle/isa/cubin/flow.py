@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from heddle.errors import UserError
 from heddle.isa.codec import Decoded, decode
 from heddle.isa.cubin import attributes
 from heddle.isa.cubin.branches import branches
-from heddle.isa.cubin.cubin import Cubin
+from heddle.isa.cubin.cubin import Cubin, opcodes
 from heddle.isa.cubin.relink import indirect_targets
 from heddle.isa.cubin.resources import kernel_attributes
-from heddle.isa.instruction import Instruction, Kind
+from heddle.isa.instruction import Kind
 from heddle.isa.liveness import Convention, Flow, guards_of, register_sets, registers
-from heddle.isa.words import WORD_BYTES
+from heddle.isa.words import WORD_BYTES, get
 
-ENDS, JUMPS, RETURNS, CALLS, INDIRECT = ("EXIT", "KILL"), ("BRA", "JMP"), ("RET", "RTT"), ("CALL",), ("BRX", "JMX")
-CONDITIONAL = frozenset(("DIV", "CONV", "ANY", "ALL"))
-"""Modifiers of branches that are taken or not, without a guard."""
+EXIT, BRANCH, BRANCH_UNIFORM, BRANCH_DIVERGED, RETURN, INDIRECT = 0x94D, 0x947, 0x1547, 0x1947, 0x950, 0x949
+JUMPS = (BRANCH, BRANCH_UNIFORM, BRANCH_DIVERGED)
+CALLS = (0x943, 0x944, 0x343, 0x344)
+"""CALL.ABS and CALL.REL, by immediate and by register."""
+CALL_DIRECT = 0x944
+ALWAYS = 7
 STACK_POINTER = registers(Kind.GPR, 1)
 
 _CALL_WRITES = (
@@ -44,28 +49,38 @@ def flow_of(cubin: Cubin, section: int, convention: Convention) -> tuple[Decoded
     reads, writes = register_sets(decoded.uses()), register_sets(decoded.definitions())
     found = branches(decoded.words, cubin.architecture)
     targets = dict(zip(found.index.tolist(), (found.target // WORD_BYTES).tolist(), strict=True))
-    tables = indirect_targets(cubin, cubin.elf.sections[section].name)
-    names = [decoded.name(index) for index in range(len(decoded))]
-    returns = _return_sites(cubin, section, names, targets) if convention is EXACT else {}
-    successors: list[Sequence[int]] = []
-    for index, name in enumerate(names):
-        after = [index + 1] if index + 1 < len(names) else []
-        if name in ENDS or name in JUMPS or name in RETURNS or name in CALLS or name in INDIRECT:
-            if name in ENDS or (name in JUMPS and targets.get(index) == index):
-                reads[index] |= convention.exit_reads
-            elif name in RETURNS:
-                reads[index] |= convention.return_reads
-            elif name in CALLS and convention.call_writes:
-                reads[index] |= convention.call_reads
-                writes[index] |= convention.call_writes
-            led = _led_to(cubin, section, index, name or "", targets, tables, returns, convention)
-            may_pass = _may_pass(decoded[index]) or (name in CALLS and not led)
-            after = [*led, *(after if may_pass and targets.get(index) != index else [])]
-        successors.append([one for one in dict.fromkeys(after) if 0 <= one < len(names)])
-    plain = {
-        i: targets[i] for i, name in enumerate(names) if name in JUMPS and i in targets and not _decided(decoded[i])
-    }
-    return decoded, Flow(reads, writes, guards_of(decoded), successors, plain, _starts(cubin, section))
+    codes: list[int] = opcodes(decoded.words).tolist()
+    guards, decided = guards_of(decoded), _decided(decoded)
+    leads = _Leads(cubin, section, codes, targets, convention)
+    successors: list[Sequence[int]] = [[index + 1] for index in range(len(codes))]
+    plain = {}
+    for index in np.flatnonzero(np.isin(codes, (EXIT, RETURN, INDIRECT, *JUMPS, *CALLS))).tolist():
+        code, led = codes[index], leads.of(index)
+        ends = code == EXIT or (code in JUMPS and targets[index] == index)
+        if ends:
+            reads[index] |= convention.exit_reads
+        elif code == RETURN:
+            reads[index] |= convention.return_reads
+        elif code in CALLS:
+            reads[index] |= convention.call_reads
+            writes[index] |= convention.call_writes
+        elif code in JUMPS and not decided[index]:
+            plain[index] = targets[index]
+        passes = bool(guards[index]) or decided[index] or (code in CALLS and not led)
+        successors[index] = [*led, index + 1] if passes else led
+    inside = [[one for one in dict.fromkeys(after) if 0 <= one < len(codes)] for after in successors]
+    return decoded, Flow(reads, writes, guards, inside, plain, _starts(cubin, section))
+
+
+def _decided(decoded: Decoded) -> list[bool]:
+    """Return whether a predicate, votes or divergence decide about a branch or an exit, beside the guard."""
+    codes = opcodes(decoded.words)
+    predicate = get(decoded.words, 90, 87) != ALWAYS
+    votes = get(decoded.words, 33, 32) != 0
+    plain = np.isin(codes, (BRANCH, EXIT)) & (predicate | ((codes == BRANCH) & votes))
+    uniform = (codes == BRANCH_UNIFORM) & (get(decoded.words, 27, 24) != ALWAYS)
+    found: list[bool] = (plain | uniform | (codes == BRANCH_DIVERGED)).tolist()
+    return found
 
 
 def _starts(cubin: Cubin, section: int) -> frozenset[int]:
@@ -78,52 +93,35 @@ def _starts(cubin: Cubin, section: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def _may_pass(instruction: Instruction) -> bool:
-    """Return whether the instruction after a jump may follow it: a guard, a predicate, or a modifier decides."""
-    return instruction.guard.index != 7 or instruction.guard.negated or _decided(instruction)
+class _Leads:
+    """Where jumps, calls and returns of a section lead."""
 
+    def __init__(
+        self, cubin: Cubin, section: int, codes: list[int], targets: dict[int, int], convention: Convention
+    ) -> None:
+        self.cubin, self.name, self.codes, self.targets = cubin, cubin.elf.sections[section].name, codes, targets
+        self.follows = convention is EXACT
+        self.tables = indirect_targets(cubin, self.name)
+        self.functions = sorted(one.start // WORD_BYTES for one in cubin.functions if one.section == section)
+        self.callers: dict[int, list[int]] = {}
+        for index, target in targets.items():
+            if codes[index] in CALLS:
+                self.callers.setdefault(target, []).append(index + 1)
 
-def _decided(instruction: Instruction) -> bool:
-    """Return whether something else than the guard decides about a branch."""
-    predicates = (Kind.PREDICATE, Kind.UNIFORM_PREDICATE)
-    by_operand = any(one.kind in predicates and (one.index != 7 or one.negated) for one in instruction.operands)
-    return by_operand or bool(CONDITIONAL & set(instruction.modifiers))
-
-
-def _led_to(
-    cubin: Cubin,
-    section: int,
-    index: int,
-    name: str,
-    targets: dict[int, int],
-    tables: dict[int, tuple[int, ...]],
-    returns: dict[int, list[int]],
-    convention: Convention,
-) -> list[int]:
-    if name in ENDS:
-        return []
-    if name in RETURNS:
-        return returns.get(index, [])
-    if name in INDIRECT:
-        if index not in tables:
-            what = f"{cubin.elf.sections[section].name}, {index * WORD_BYTES:#x}"
-            raise UserError(f"{cubin.what}: nothing says where the jump at {what} leads")
-        return [target // WORD_BYTES for target in tables[index]]
-    if name in CALLS:
-        return [targets[index]] if convention is EXACT and index in targets else []
-    return [targets[index]] if targets.get(index, index) != index else []
-
-
-def _return_sites(cubin: Cubin, section: int, names: list[str | None], targets: dict[int, int]) -> dict[int, list[int]]:
-    """Return for each RET the instructions after the calls of its function."""
-    callers: dict[int, list[int]] = {}
-    for index, name in enumerate(names):
-        if name in CALLS and index in targets:
-            callers.setdefault(targets[index], []).append(index + 1)
-    inner = sorted(f.start // WORD_BYTES for f in cubin.functions if f.section == section)
-    found: dict[int, list[int]] = {}
-    for index, name in enumerate(names):
-        if name in RETURNS:
-            start = max((one for one in inner if one <= index), default=0)
-            found[index] = callers.get(start, [])
-    return found
+    def of(self, index: int) -> list[int]:
+        """Return the instructions that one instruction leads to, but for the next one. Raises UserError."""
+        code = self.codes[index]
+        if code in JUMPS:
+            return [self.targets[index]] if self.targets[index] != index else []
+        if code == INDIRECT:
+            if index not in self.tables:
+                what = f"{self.cubin.what}: {self.name}, {index * WORD_BYTES:#x}"
+                raise UserError(f"{what}: nothing says where this jump leads")
+            return [target // WORD_BYTES for target in self.tables[index]]
+        if not self.follows or code == EXIT:
+            return []
+        if code == RETURN:
+            start = max((one for one in self.functions if one <= index), default=0)
+            return self.callers.get(start, [])
+        direct = code == CALL_DIRECT and index in self.targets
+        return [self.targets[index]] if direct else []
