@@ -112,7 +112,5 @@ def flow_by_text(ranges: Ranges, exit_reads: int, return_reads: int) -> Flow:
         elif base in ("EXIT", "RET"):
             reads[index] |= exit_reads if base == "EXIT" else return_reads & ranges.shown
             after = after if guard or (base == "EXIT" and decided) else []
-        elif base == "WARPSYNC":
-            after = led + after
         successors.append(after)
     return Flow(reads, ranges.writes, guards, successors, targets, frozenset(ranges.labels.values()))
