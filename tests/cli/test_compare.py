@@ -1,5 +1,6 @@
 """Does `heddle compare` put the runs side by side, take them from the store, and say what is absent?"""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from heddle import pipeline
+from heddle.kernels import registry
 from heddle.kernels.registry import find_kernel
 from heddle.machine import machine as load
 from heddle.machine.spec import Machine
@@ -94,7 +96,11 @@ def test_a_timeline_of_a_sequence_is_refused_before_anything_runs(
     assert "a timeline is of one launch" in ended.err
 
 
-def test_a_step_without_a_kernel_is_absent_with_the_reason(heddle: Command, simulated: list[str]) -> None:
+def test_a_step_without_a_kernel_is_absent_with_the_reason(
+    heddle: Command, simulated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = registry.KERNELS["gemm"].native
+    monkeypatch.setitem(native, "sm_100", dataclasses.replace(native["sm_100"], instead=()))
     row = compared(heddle, "compare", "gemm", "--gpu", "b200", *SMALL, "--ablate")
     steps = {step["features"]: step for step in row["ablation"]}
     assert steps["+DP"]["speedup"] is None
