@@ -2,7 +2,7 @@
 
 import pytest
 
-from cubins import KERNELS, own_cubin, small_cubin, tool
+from cubins import KERNELS, own_cubin, small_cubin, third_party_cubins, tool
 from heddle.isa.cubin.cubin import parse_cubin
 from heddle.isa.cubin.flow import EXACT, NVIDIA, flow_of
 from heddle.isa.instruction import Kind
@@ -85,3 +85,21 @@ def test_the_analysis_agrees_with_nvidia_on_its_own_roles(name: str, architectur
         instructions += len(live)
     assert instructions > 200
     assert different <= MOST_DIFFERENT.get(name, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_analysis_agrees_with_nvidia_on_kernels_of_others() -> None:
+    """At least 50 kernels; the few instructions that differ are guarded writes, as in our own kernels."""
+    tool("nvdisasm")
+    kernels = different = instructions = 0
+    for path in third_party_cubins():
+        if not path.name.startswith("libnvjpeg") or not 80_000 < path.stat().st_size < 400_000:
+            continue
+        for ranges in life_ranges(path).values():
+            live = live_sets(flow_by_text(ranges, NVIDIA.exit_reads, NVIDIA.return_reads), NVIDIA)
+            different += sum((a ^ b) & ranges.shown != 0 for a, b in zip(live, ranges.live, strict=True))
+            instructions += len(live)
+            kernels += 1
+    assert kernels >= 50
+    assert different < instructions / 200
