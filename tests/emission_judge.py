@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from heddle.isa.emission.form import SLOT_BITS, Form, forms_of
+from heddle.isa.emission.places import REUSE_BITS
 from heddle.isa.layouts import FIBER_MASK
 from heddle.isa.nvidia import run_program
 from heddle.isa.words import from_ints, get_bits, put_bits, to_bytes
@@ -44,7 +45,8 @@ def expected(word: int, form: Form) -> str:
     text = form.text
     for slot, (high, low) in SLOT_BITS.items():
         index = get_bits(word, high, low)
-        text = text.replace(f"{{{slot}}}", "RZ" if index == 255 else f"R{index}")
+        reuse = ".reuse" if slot in REUSE_BITS and word >> REUSE_BITS[slot] & 1 else ""
+        text = text.replace(f"{{{slot}}}", ("RZ" if index == 255 else f"R{index}") + reuse)
     for name, field in form.fields.items():
         raw = field.raw(word)
         if name in DISPLACEMENTS:
@@ -91,5 +93,5 @@ def sample(form: Form) -> int:
 
 
 def _plain(text: str) -> str:
-    """Leave out blanks and operand cache bits; guards of the uniform datapath are written as those of others."""
-    return re.sub(r"\s+", "", text).replace(".reuse", "").replace("@UP", "@P")
+    """Leave out blanks; guards of the uniform datapath are written as those of others."""
+    return re.sub(r"\s+", "", text).replace("@UP", "@P")

@@ -86,6 +86,17 @@ def test_the_operand_cache_bit_comes_back() -> None:
     assert again(program) == program
 
 
+@pytest.mark.parametrize(
+    "row", ["S01] FADD R8 = R4, R5.reuse", "S12] FFMA R8 = R4.reuse, R5, R6", "S02] MUFU R8 = R4.reuse"]
+)
+def test_operand_cache_bits_that_no_word_has_are_in_the_note(row: str) -> None:
+    program = by_hand(f"[B------:R-:W-:{row}")
+    words, note = words_and_note(program)
+    assert to_ints(words)[0] >> 122 & 0b111 == 0
+    assert "reuse=" in note
+    assert program_of(words, note) == program
+
+
 def test_who_acts_is_a_guard() -> None:
     program = by_hand(f"{PLAIN} NOP by=role\n{PLAIN} NOP by=group")
     assert changed(program, 0, 15, 12, 7).by == "warp"

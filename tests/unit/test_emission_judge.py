@@ -1,13 +1,19 @@
 """Does NVIDIA's disassembler read the words of compiled kernels as the instructions that they are meant to be?"""
 
+from collections.abc import Iterator
+from itertools import combinations
+
 import pytest
 
 from emission_judge import agree, differences, expected, is_base, sample
 from emission_programs import by_hand, compiled, every_kernel
 from heddle.errors import UserError
+from heddle.ir.warp import Control
+from heddle.isa.emission.control import put_control
 from heddle.isa.emission.encode import program_words
-from heddle.isa.emission.form import ARCHITECTURES, forms_of
+from heddle.isa.emission.form import ARCHITECTURES, CONTROL_MASK, Form, forms_of
 from heddle.isa.emission.note import program_of, words_and_note
+from heddle.isa.emission.places import REUSE_BITS
 from heddle.isa.nvidia import program as nvidia_program
 from heddle.isa.words import put_bits, to_ints
 
@@ -28,6 +34,22 @@ def test_every_form_prints_as_its_text(architecture: str) -> None:
 
 def test_a_kernel_prints_as_its_forms() -> None:
     assert differences(to_ints(program_words(compiled("rmsnorm", "b200", "fiber"))), "sm_100") == []
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_operand_cache_bit_prints_where_it_is(architecture: str) -> None:
+    words = [word for group in forms_of(architecture).by_op.values() for form in group for word in reusing(form)]
+    assert len(words) > 200
+    assert differences(words, architecture) == []
+
+
+def reusing(form: Form) -> Iterator[int]:
+    """Yield words of a form with every set of operand cache bits that it takes, at the least and the largest stall."""
+    for stall in (1, 11):
+        for size in range(1, len(form.cached) + 1):
+            for reused in combinations(form.cached, size):
+                word = sample(form) & ~CONTROL_MASK | sum(1 << REUSE_BITS[slot] for slot in reused)
+                yield put_control(word, Control(stall=stall))
 
 
 def test_a_wrong_bit_is_found() -> None:

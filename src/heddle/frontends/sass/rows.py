@@ -8,7 +8,7 @@ from typing import Any
 from heddle.frontends.sass.table import Entry, find
 from heddle.ir.warp import RZ, Control, Instruction, Register
 from heddle.ir.warp_fiber import FIBERS
-from heddle.isa.emission.control import get_control
+from heddle.isa.emission.control import get_control, has_cache_bits
 from heddle.isa.emission.form import SLOT_BITS, code_of
 from heddle.isa.emission.places import REUSE_BITS
 from heddle.isa.words import get_bits
@@ -53,7 +53,7 @@ def register(word: int, slot: str, count: int) -> Register | None:
     index = get_bits(word, *SLOT_BITS[slot])
     if index == RZ:
         return None
-    reuse = slot in REUSE_BITS and bool(word >> REUSE_BITS[slot] & 1)
+    reuse = slot in REUSE_BITS and has_cache_bits(word) and bool(word >> REUSE_BITS[slot] & 1)
     return Register(index, 1 if index % count else count, reuse)
 
 

@@ -7,23 +7,28 @@ from heddle.ir.warp import SCOREBOARDS, Control, Instruction
 from heddle.isa.words import get_bits, put_bits
 
 NO_BARRIER = 7
-YIELD_BIT = 109
-"""1 in most of NVIDIA's code; with 0 every combination with operand cache bits is legal."""
-LAST_STALL_WITH_YIELD_BIT = 11
+CACHING_BIT = 109
+"""1 in most of NVIDIA's code (no yield); with 0 there are no operand cache bits."""
+LAST_CACHING_STALL = 11
+"""Longer stalls exist with bit 109 = 0 only."""
 STALLS = 16
 GUARDS = {"warp": 7, "group": 4, "role": 5}
 """Guard predicates: PT; P4 is true in one warp of each four, P5 in the first warp of the role."""
 
 
-def put_control(word: int, control: Control, reuse: bool) -> int:
+def put_control(word: int, control: Control) -> int:
     """Return the word with its control field. Raises UserError for a stall count or a counter that it cannot hold."""
     if not 0 <= control.stall < STALLS:
         raise UserError(f"a stall of {control.stall} cycles; allowed: 0 to {STALLS - 1}")
-    plain = not reuse and control.stall <= LAST_STALL_WITH_YIELD_BIT
-    word = put_bits(word, 108, 105, control.stall) | plain << YIELD_BIT
+    word = put_bits(word, 108, 105, control.stall) | (control.stall <= LAST_CACHING_STALL) << CACHING_BIT
     word = put_bits(word, 112, 110, _counter(control.write_barrier))
     word = put_bits(word, 115, 113, _counter(control.read_barrier))
     return put_bits(word, 121, 116, sum(1 << _counter(k) for k in control.wait))
+
+
+def has_cache_bits(word: int) -> bool:
+    """Tell whether bits 124:122 are operand cache bits: with bit 109 = 0 they mean something else."""
+    return bool(word >> CACHING_BIT & 1)
 
 
 def _counter(k: int | None) -> int:

@@ -102,7 +102,7 @@ def said_control(row: Instruction, form: Form) -> Control:
 def _word(context: _Context, pc: int) -> int:
     row, form, window = context.program.instructions[pc], context.forms[pc], context.windows[pc]
     word = control.put_guard(form.word, row)
-    word = control.put_control(word, said_control(row, form), any(register.reuse for register in row.src))
+    word = control.put_control(word, said_control(row, form))
     if row.op == BIT:
         return fiber.put_bit(word, form, row, window)
     if row.op == BIND:

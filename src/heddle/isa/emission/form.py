@@ -111,6 +111,7 @@ class Form:
     fields: Mapping[str, Field]
     stands_for: tuple[str, ...]
     own_fiber_bits: bool
+    cached: str  # slots that have an operand cache bit
     write_barrier: bool  # whether the word may name a counter for its write-back
 
     @property
@@ -184,7 +185,7 @@ def _form(entry: Mapping[str, Any]) -> Form:
         op=entry["op"], text=entry["text"], word=word, mask=WORD_MASK & ~open_bits, dst=dst, src=src,
         accumulator=accumulator, row=entry.get("row", {}), fields=fields,
         stands_for=tuple(entry.get("stands_for", ())), own_fiber_bits=entry.get("own_fiber_bits", False),
-        write_barrier=entry.get("write_barrier", True),
+        cached=entry.get("cached", ""), write_barrier=entry.get("write_barrier", True),
     )  # fmt: skip
 
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from heddle.errors import InternalError, UserError
 from heddle.ir.field_reader import read_fields
 from heddle.ir.text_cursor import LineCursor
-from heddle.ir.warp import Instruction, WarpProgram
+from heddle.ir.warp import Instruction, Register, WarpProgram
 from heddle.ir.warp_parser import parse_program
 from heddle.ir.warp_printer import print_program, value_text
 from heddle.isa.emission.decode import words_rows
 from heddle.isa.emission.encode import program_words
 from heddle.isa.words import Words
 
-COUNTER = "write_barrier"
+COUNTER, REUSE = "write_barrier", "reuse"
 VERSION = 1
 ROWS = "rows"
 NOTED = frozenset(
@@ -33,9 +33,13 @@ NOTED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedRow(Instruction):
-    """What a line says of a row; `write_barrier`: of the control field, where the word has no place for it."""
+    """What a line says of a row that its word has no place for, beside fields of the row.
+
+    `write_barrier`: of the control field; `reuse`: numbers of the sources with an operand cache bit.
+    """
 
     write_barrier: int | None = None
+    reuse: tuple[int, ...] = ()
 
 
 def words_and_note(program: WarpProgram, layout: str = "heddle") -> tuple[Words, str]:
@@ -62,11 +66,17 @@ def program_of(words: Words, note: str, file: str = "<note>", layout: str = "hed
         cursor.expect_end()
         if COUNTER in fields:
             fields["control"] = replace(read[pc].control, write_barrier=fields.pop(COUNTER))
+        if REUSE in fields:
+            fields["src"] = _reused(read[pc].src, fields.pop(REUSE))
         read[pc] = replace(read[pc], **fields)
     return replace(head, instructions=tuple(read))
 
 
 _SAID_BY_WORDS = frozenset(field.name for field in dataclasses.fields(Instruction)) - NOTED
+
+
+def _reused(sources: tuple[Register, ...], numbers: tuple[int, ...]) -> tuple[Register, ...]:
+    return tuple(replace(r, reuse=True) if number in numbers else r for number, r in enumerate(sources))
 
 
 def _lines(program: WarpProgram, read: tuple[Instruction, ...]) -> Iterator[str]:
@@ -75,6 +85,10 @@ def _lines(program: WarpProgram, read: tuple[Instruction, ...]) -> Iterator[str]
         if row.control != found.control and replace(row.control, write_barrier=None) == found.control:
             texts.append(f"{COUNTER}={row.control.write_barrier}")
             found = replace(found, control=row.control)
+        left = tuple(k for k, (a, b) in enumerate(zip(row.src, found.src, strict=False)) if a.reuse and not b.reuse)
+        if left:
+            texts.append(f"{REUSE}={value_text(left)}")
+            found = replace(found, src=_reused(found.src, left))
         for field in dataclasses.fields(Instruction):
             value = getattr(row, field.name)
             if value == getattr(found, field.name):

@@ -10,6 +10,7 @@ from typing import Any
 from heddle.errors import UserError
 from heddle.ir.warp import RZ, Instruction, Register
 from heddle.ir.warp_fiber import TENSOR
+from heddle.isa.emission.control import has_cache_bits
 from heddle.isa.emission.form import SLOT_BITS, Form, Slot
 from heddle.isa.emission.places import Window, get_destination, get_source, is_remote, put_destination, put_source
 from heddle.isa.words import get_bits, put_bits
@@ -22,6 +23,7 @@ DESTINATION = "d"
 def put_operands(word: int, row: Instruction, form: Form, window: Window) -> int:
     """Return the word with the registers of a row. Raises UserError for what slots cannot name."""
     remote = is_remote(row, form)
+    cached = form.cached if has_cache_bits(word) else ""
     word |= remote << window.layout.remote
     if row.dst is not None and form.dst is not None:
         word = (
@@ -31,7 +33,7 @@ def put_operands(word: int, row: Instruction, form: Form, window: Window) -> int
         if slot.tensor:
             word = _put_tensor(word, form, register, slot.field)
         else:
-            word = put_source(word, register, slot, remote, window)
+            word = put_source(word, register, slot, remote, window, cached)
     return word
 
 

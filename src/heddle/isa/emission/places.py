@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from heddle.errors import UserError
 from heddle.ir.warp import RZ, Instruction, Register
 from heddle.ir.warp_fiber import OWN, TENSOR, FiberNote
+from heddle.isa.emission.control import has_cache_bits
 from heddle.isa.emission.form import SLOT_BITS, Form, Slot
 from heddle.isa.instruction import Place
 from heddle.isa.layouts import Layout
@@ -68,12 +69,12 @@ def get_destination(word: int, slot: Slot, count: int, window: Window) -> Regist
     return Register(index, count)
 
 
-def put_source(word: int, register: Register, slot: Slot, remote: bool, window: Window) -> int:
-    """Return the word with a source in its slot. Raises UserError for what the slot cannot name."""
+def put_source(word: int, register: Register, slot: Slot, remote: bool, window: Window, cached: str) -> int:
+    """Return the word with a source in its slot; `cached`: slots with operand cache bits. Raises UserError."""
     high, low = SLOT_BITS[slot.field]
-    if register.reuse:
-        if slot.field not in REUSE_BITS or register.place not in (None, OWN):
-            raise UserError(f"R{register.index} has no operand cache bit there")
+    if register.reuse and register.place not in (None, OWN):
+        raise UserError(f"R{register.index} of subpartition {register.place} has no operand cache bit")
+    if register.reuse and slot.field in cached:
         word |= 1 << REUSE_BITS[slot.field]
     if register.index == RZ and register.count == 1 and register.place is None:
         return put_bits(word, high, low, RZ)
@@ -94,7 +95,7 @@ def put_source(word: int, register: Register, slot: Slot, remote: bool, window: 
 def get_source(word: int, slot: Slot, count: int, window: Window) -> Register:
     """Return the source in a slot of a word."""
     index = get_bits(word, *SLOT_BITS[slot.field])
-    reuse = slot.field in REUSE_BITS and bool(word >> REUSE_BITS[slot.field] & 1)
+    reuse = slot.field in REUSE_BITS and has_cache_bits(word) and bool(word >> REUSE_BITS[slot.field] & 1)
     if not word >> window.layout.remote & 1 or slot.field == "s":
         return Register(index, 1 if index == RZ else count, reuse)
     index, place = window.layout.read(word, slot.field.upper(), index, True)
