@@ -11,9 +11,9 @@ module bind_latch #(
     input  wire                        is_bind,
     input  wire [BITS-1:0]             bind_bits,
     input  wire [CONTEXTS-1:0]         drop,      // contexts whose weft ends or starts anew
-    output wire [BITS-1:0]             bound      // of the instruction that issues now
+    output wire [BITS-1:0]             bound,     // of the instruction that issues now
+    output reg  [CONTEXTS*BITS-1:0]    kept       // of all, for a trap to save
 );
-    reg [CONTEXTS*BITS-1:0] kept;
     assign bound = kept[BITS*context_number+:BITS];
 
     integer c;

@@ -41,7 +41,7 @@ module decode_extension #(
             assign zero[s] = (field == RZ) & ~(x & high);
             assign named[s] = has[s] & ~zero[s];
             wire [PLACE-1:0] place = local_place ? own : fields[3*s+:PLACE];
-            wire [INDEX:0] relative = x ? {2'b0, high, field} : {1'b0, base} + {3'b0, field};
+            wire [INDEX:0] relative = x ? {{INDEX-8{1'b0}}, high, field} : {1'b0, base} + {{INDEX-7{1'b0}}, field};
             wire [INDEX:0] number = relative + {1'b0, allocation[ALLOCATION*place+:ALLOCATION], 2'b0};
             assign over[s] = named[s] & number[INDEX];
             assign slot_valid[s] = named[s];
@@ -51,7 +51,7 @@ module decode_extension #(
     endgenerate
 
     wire [INDEX:0] written =
-        {1'b0, base} + {3'b0, destination} + {1'b0, allocation[ALLOCATION*own+:ALLOCATION], 2'b0};
+        {1'b0, base} + {{INDEX-7{1'b0}}, destination} + {1'b0, allocation[ALLOCATION*own+:ALLOCATION], 2'b0};
     assign remote = x;
     assign destination_valid = has_destination & (destination != RZ);
     assign destination_number = written[INDEX-1:0];

@@ -57,7 +57,9 @@ module full_home #(
 
     integer part, k, c;
     reg [REGISTERS-1:0] set, clear;
-    always @(posedge clk)
+    reg [PARTS*REGISTERS-1:0] following;
+    always @* begin
+        following = 0;
         for (part = 0; part < PARTS; part = part + 1) begin
             set = 0;
             clear = range;
@@ -65,11 +67,12 @@ module full_home #(
                 set = set | (set_hit[REGISTERS*k+:REGISTERS] & {REGISTERS{set_parts[PARTS*k+part]}});
             for (c = 0; c < CLEARS; c = c + 1)
                 clear = clear | (clear_hit[REGISTERS*c+:REGISTERS] & {REGISTERS{clear_parts[PARTS*c+part]}});
-            if (reset)
-                parts[REGISTERS*part+:REGISTERS] <= 0;
-            else
-                parts[REGISTERS*part+:REGISTERS] <= set | (parts[REGISTERS*part+:REGISTERS] & ~clear);
+            following[REGISTERS*part+:REGISTERS] = set | (parts[REGISTERS*part+:REGISTERS] & ~clear);
         end
+    end
+
+    always @(posedge clk)
+        parts <= reset ? {PARTS*REGISTERS{1'b0}} : following;
 
     integer p;
     always @* begin

@@ -23,7 +23,6 @@ module read_ports #(
 
     reg  [PORTS*5-1:0] left;
     reg  [PORTS-1:0] free, near;
-    wire [SUBPARTITIONS*PORTS-1:0] want;
     wire [SUBPARTITIONS*PORTS*4-1:0] reads;
     assign backlog = left;
 
@@ -31,7 +30,7 @@ module read_ports #(
         .SUBPARTITIONS(SUBPARTITIONS), .BANKS(BANKS), .REGISTERS(REGISTERS), .SLOTS(SLOTS)
     ) arbiter (
         .start(start), .valid(valid), .remote(remote), .slot_valid(slot_valid), .slot_place(slot_place),
-        .slot_number(slot_number), .slot_size(slot_size), .free(free), .near(near), .grant(grant), .want(want),
+        .slot_number(slot_number), .slot_size(slot_size), .free(free), .near(near), .grant(grant), .want(),
         .reads(reads)
     );
 
@@ -54,20 +53,23 @@ module read_ports #(
     // Who shares a port reads no more of it than who took it, so the longest of the remote reads is what it was taken for.
     integer port, who;
     reg [4:0] longest, own, total;
+    reg [PORTS*5-1:0] following;
+    always @* begin
+        following = 0;
+        for (port = 0; port < PORTS; port = port + 1) begin
+            longest = 5'd0;
+            own = 5'd0;
+            for (who = 0; who < SUBPARTITIONS; who = who + 1)
+                if (grant[who])
+                    if (!remote[who])
+                        own = own | {1'b0, reads[(who*PORTS+port)*4+:4]};
+                    else if ({1'b0, reads[(who*PORTS+port)*4+:4]} > longest)
+                        longest = {1'b0, reads[(who*PORTS+port)*4+:4]};
+            total = left[5*port+:5] + longest + own;
+            following[5*port+:5] = (total == 5'd0) ? 5'd0 : total - 5'd1;
+        end
+    end
+
     always @(posedge clk)
-        if (reset)
-            left <= 0;
-        else
-            for (port = 0; port < PORTS; port = port + 1) begin
-                longest = 5'd0;
-                own = 5'd0;
-                for (who = 0; who < SUBPARTITIONS; who = who + 1)
-                    if (grant[who])
-                        if (!remote[who])
-                            own = own | {1'b0, reads[(who*PORTS+port)*4+:4]};
-                        else if ({1'b0, reads[(who*PORTS+port)*4+:4]} > longest)
-                            longest = {1'b0, reads[(who*PORTS+port)*4+:4]};
-                total = left[5*port+:5] + longest + own;
-                left[5*port+:5] <= (total == 5'd0) ? 5'd0 : total - 5'd1;
-            end
+        left <= reset ? {PORTS*5{1'b0}} : following;
 endmodule

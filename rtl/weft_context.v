@@ -18,6 +18,7 @@ module weft_context #(
     output reg  [SUBPARTITIONS*CONTEXTS-1:0]          live,
     output reg  [SUBPARTITIONS*CONTEXTS-1:0]          masked,    // in this cycle
     output reg  [SUBPARTITIONS*CONTEXTS-1:0]          spawned,   // in this cycle
+    output reg  [SUBPARTITIONS*CONTEXTS-1:0]          gone,      // ended by EXIT
     output reg                                        fire,
     output reg                                        fire_all,  // E of the pool is set, F cleared
     output wire                                       hold,
@@ -27,7 +28,6 @@ module weft_context #(
     localparam WAIT = (SYNC_CYCLES > 2) ? SYNC_CYCLES - 1 : 1;
     localparam WAIT_BITS = $clog2(WAIT + 1);
 
-    reg [WEFTS-1:0] gone;  // by EXIT
     reg [WAIT_BITS-1:0] left;
     assign hold = left != 0;
     assign ended = live == 0;

