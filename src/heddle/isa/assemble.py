@@ -32,7 +32,7 @@ def word_of(instruction: Instruction, table: Table, layout: Layout) -> int:
         except UserError as error:
             problem = error.message
             continue
-        return (bits | form.value | form.rest | choice_bits | fields) ^ instruction.extra
+        return (bits | form.constant | choice_bits | fields) ^ instruction.extra
     raise UserError(f"cannot encode {instruction.mnemonic}: {problem}")
 
 
@@ -49,7 +49,7 @@ def control_bits(control: Control) -> int:
 
 def field_bits(form: Form, instruction: Instruction, layout: Layout) -> int:
     """Return the bits of the value fields, and of X and the places of sources."""
-    operands = {operand.slot: operand for operand in instruction.operands}
+    operands = {operand.slot: operand for operand in instruction.operands if operand.kind != Kind.NONE}
     remote = instruction.fiber.remote and not form.own_fiber_bits
     flags = not has_slot_d(form)
     word = 1 << layout.remote if remote else 0

@@ -67,6 +67,8 @@ def _operands(form: Form, word: int, texts: list[str], layout: Layout | None) ->
     words = []
     for run, text in zip(form.runs, texts, strict=True):
         if run.role == "word":
+            if not any(isinstance(piece, ChoicePlace) for piece in run.pieces):
+                continue
             words.append(Operand(Kind.NONE, "", 0, 0, suffix=text, position=max(run.position, 0)))
         else:
             around[run.role, run.field] = text

@@ -114,16 +114,23 @@ class Form:
     value: int
     pieces: tuple[Piece, ...]
     choices: tuple[Choice, ...]
-    rest: int = 0  # bits that no text shows, as compilers set them
+    rest: int = 0  # bits that no text shows, and of choices with equal texts, as compilers set them
     uniform_guard: bool = False
     own_fiber_bits: bool = False  # a FIBER instruction: [104:92] are fields of its own, not remote sources
     fields: tuple[Field, ...] = field(init=False)
     """The value fields in the order of the text."""
     runs: tuple[Run, ...] = field(init=False)
     """What stands around them, in the order of the text."""
+    constant: int = field(init=False)
+    """Opcode, fixed bits and bits that no text shows."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(piece for piece in self.pieces if isinstance(piece, Field)))
+        chosen = 0
+        for choice in self.choices:
+            chosen |= scatter(-1, choice.bits)
+        constant = self.code & 0xFFF | self.code >> 12 << 91 | self.value | self.rest & ~chosen
+        object.__setattr__(self, "constant", constant)
         object.__setattr__(self, "runs", tuple(_runs(self.pieces)))
 
     def positions(self) -> tuple[int, ...]:

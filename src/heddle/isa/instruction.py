@@ -35,7 +35,7 @@ class Kind(IntEnum):
     SCOREBOARD = 13  # dependence counter SB0..
     SPECIAL = 14  # special register, by number
     WGMMA_BARRIER = 15  # gsb0
-    SET = 16  # bits 0.. as a list of numbers, such as {4,3}
+    FIBER_REGISTER = 16  # vector register of the SM: 512 * subpartition + register
 
 
 REGISTER_KINDS = (Kind.GPR, Kind.UNIFORM, Kind.PREDICATE, Kind.UNIFORM_PREDICATE)

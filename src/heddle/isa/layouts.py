@@ -15,7 +15,7 @@ REGISTER_BITS = 8
 RZ = 255
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """Bits of the FIBER fields: of each slot its selector (low one of two bits), high index bit and local flag."""
 

@@ -60,11 +60,10 @@ def load_table(architecture: str) -> Table:
     """Return the table of `sm_80`, `sm_90` or `sm_100`, FIBER instructions included. Raises UserError."""
     architecture = check_architecture(architecture)
     forms: list[Form] = []
-    folder = files("heddle.isa") / "tables"
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if file.name.endswith(".toml"):
-            rows = tomllib.loads(file.read_text("utf-8")).get("form", [])
-            forms += [form_of(row) for row in rows if architecture in row.get("architectures", ARCHITECTURES)]
+    for name in ("fiber", architecture):
+        file = files("heddle.isa") / "tables" / f"{name}.toml"
+        rows = tomllib.loads(file.read_text("utf-8"))["form"] if file.is_file() else []
+        forms += [form_of(row) for row in rows if architecture in row.get("architectures", ARCHITECTURES)]
     return Table(architecture, forms)
 
 
@@ -104,7 +103,7 @@ def _field(slot: str, data: dict[str, Any]) -> Field:
     return Field(
         slot=slot, kind=Kind[data["kind"]], bits=bits_of(data["bits"]),
         definition=data.get("role") in ("def", "update"), update=data.get("role") == "update",
-        count=data.get("count", 1),
+        count=0 if data.get("role") == "none" else data.get("count", 1),
         count_by=CountBy(bits_of(by["bits"]), tuple(by["counts"])) if by else None,
         hidden=data.get("hidden"), before=data.get("before", ""), after=data.get("after", ""),
         scale=data.get("scale", 1), complement=data.get("complement", False),
