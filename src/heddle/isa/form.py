@@ -138,8 +138,9 @@ class Form:
         position, found = -1, []
         for piece in self.pieces:
             if isinstance(piece, Field):
-                position += piece.before.startswith(", ")
+                position += _separates(piece.before)
                 found.append(max(position, 0))
+                position += _separates(piece.after)
             elif isinstance(piece, str):
                 position += piece in (" ", ", ")
         return tuple(found)
@@ -148,29 +149,34 @@ class Form:
 SEPARATORS = (" ", ", ", "[", "]", "+")
 
 
+def _separates(text: str) -> bool:
+    """Return whether what stands before or after a field begins another operand."""
+    return "," in text or text == " "
+
+
 def _runs(pieces: tuple[Piece, ...]) -> Iterator[Run]:
     """Yield the runs of a form: what stands between separators and fields, and holds a choice or a literal suffix."""
-    number, field_before, position, modifiers = 0, -1, -1, True
+    number, owner, position, modifiers = 0, -1, -1, True
     current: list[str | ChoicePlace] = []
+
+    def run(before: int = -1) -> Iterator[Run]:
+        if not current:
+            return
+        role: Role = "modifiers" if modifiers else "suffix" if owner >= 0 else "prefix" if before >= 0 else "word"
+        yield Run(role, owner if owner >= 0 else before, position, tuple(current))
+        current.clear()
+
     for piece in pieces:
         if isinstance(piece, Field):
-            if current:
-                role: Role = "suffix" if field_before >= 0 else "prefix"
-                yield _run(role, field_before if field_before >= 0 else number, position, current)
-            current, field_before, number = [], number, number + 1
+            yield from run(-1 if piece.before else number)
+            position += _separates(piece.before) + _separates(piece.after)
+            owner, number = -1 if piece.after else number, number + 1
+            modifiers = False
         elif piece in SEPARATORS:
-            if current:
-                role = "modifiers" if modifiers else "suffix" if field_before >= 0 else "word"
-                yield _run(role, field_before, position, current)
-            current, field_before = [], -1
+            yield from run()
+            owner = -1
             modifiers = modifiers and piece != " "
             position += piece in (" ", ", ")
         else:
             current.append(piece)
-    if current:
-        role = "modifiers" if modifiers else "suffix" if field_before >= 0 else "word"
-        yield _run(role, field_before, position, current)
-
-
-def _run(role: Role, field_number: int, position: int, pieces: list[str | ChoicePlace]) -> Run:
-    return Run(role, field_number, position, tuple(pieces))
+    yield from run()

@@ -36,6 +36,7 @@ class Kind(IntEnum):
     SPECIAL = 14  # special register, by number
     WGMMA_BARRIER = 15  # gsb0
     FIBER_REGISTER = 16  # vector register of the SM: 512 * subpartition + register
+    FIBER_OWN = 17  # vector register of the weft's own subpartition, 0 to 511
 
 
 REGISTER_KINDS = (Kind.GPR, Kind.UNIFORM, Kind.PREDICATE, Kind.UNIFORM_PREDICATE)

@@ -28,6 +28,8 @@ def value_text(field: Field, value: int, zero: int | None) -> str:
         return zero_name if value == zero and zero_name else f"{prefix}{value}"
     if field.kind == Kind.FIBER_REGISTER:
         return f"R{value % REGISTERS}@{value // REGISTERS}"
+    if field.kind == Kind.FIBER_OWN:
+        return f"R{value}@own"
     if field.kind in FLOAT_KINDS:
         return float_text(field.kind, value)
     return f"{value:#x}"

@@ -14,7 +14,7 @@ from heddle.isa.numbers import FLOAT_KINDS, REGISTERS, float_bits, is_register, 
 from heddle.isa.text_format import NEXT_BYTES
 
 _REGISTER = re.compile(r"(!?)([A-Za-z]+(?:\d+)?)(?:@(own|[0-3]))?")
-_FIBER_REGISTER = re.compile(r"R(\d+)@([0-3])")
+_FIBER_REGISTER = re.compile(r"R(\d+)@(own|[0-3])")
 _NUMBER = re.compile(r"-?0x[0-9a-fA-F]+|-?\d+")
 _FLOAT = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|INF|QNAN|SNAN)")
 _LABEL = re.compile(r"[A-Za-z_.$][\w.$]*")
@@ -140,13 +140,14 @@ class Matcher:
             yield at, State(state.word | scatter(piece.hidden, piece.bits), state.allowed, state.sources)
 
     def _value(self, piece: Field, at: int, end: int) -> Iterator[tuple[int, int, Source | None]]:
-        if piece.kind == Kind.FIBER_REGISTER:
+        if piece.kind in (Kind.FIBER_REGISTER, Kind.FIBER_OWN):
             found = _FIBER_REGISTER.match(self.text, at, end)
-            if found and int(found.group(1)) < REGISTERS:
-                index = int(found.group(1)) + REGISTERS * int(found.group(2))
+            own = piece.kind == Kind.FIBER_OWN
+            if found and int(found.group(1)) < REGISTERS and (found.group(2) == "own") == own:
+                index = int(found.group(1)) + (0 if own else REGISTERS * int(found.group(2)))
                 yield found.end(), scatter(index, piece.bits), None
             else:
-                self.progress.reached(at, "a register of a subpartition, R0@0 to R511@3")
+                self.progress.reached(at, "a register of a subpartition, R0@0 to R511@3, or R0@own")
         elif is_register(piece.kind):
             yield from self._register(piece, at, end)
         elif piece.kind in FLOAT_KINDS:

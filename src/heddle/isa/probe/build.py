@@ -80,6 +80,6 @@ def _roles(forms: list[tuple[Learned, Model]], architecture: str, report: Callab
     report(f"{architecture}: life ranges of {len(wanted)} more words")
     judged = texts_of(from_ints(wanted), architecture)
     legal = [word for word, text in zip(wanted, judged, strict=True) if text is not None]
-    known: dict[int, Any] = dict.fromkeys(wanted, {}) | dict(zip(legal, marks_of(legal, architecture), strict=True))
+    known: dict[int, Any] = {word: {} for word in wanted} | dict(zip(legal, marks_of(legal, architecture), strict=True))
     for learned, model, words, found in pending:
         learned.roles = roles_from(model, words, found, lambda more: [known[word] for word in more])

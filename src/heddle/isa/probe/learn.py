@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from heddle.isa.probe.atoms import Atoms, atoms_of, edits_between
 from heddle.isa.probe.fields import Found, find_fields, is_value, signature
 from heddle.isa.probe.groups import components, depends, pairs
 from heddle.isa.probe.oracle import Answer, relative
-from heddle.isa.probe.write import Group, Learned, row_of
+from heddle.isa.probe.write import Group, Learned, is_predicate, row_of
 
 Asks = Generator[list[int], list[Answer], Any]
 
@@ -25,6 +26,7 @@ MAX_GROUP = 9  # bits that are learned as a list of texts
 MAX_DEPTH = 6
 MAX_FORMS = 48
 REUSE_BITS = (122, 123, 124)
+_PREDICATE = re.compile(r"U?P[0-6]$")
 DESCRIPTOR_BIT = 101  # sm_80's L2 descriptor flag
 
 
@@ -148,6 +150,9 @@ _FILLS = (
     [_fill(63, 40, 0x000120), _fill(63, 32, 0x3FA80000), _fill(53, 40, 0x0120), _fill(63, 40, 0x000520)],
     [_fill(39, 32, 0x30), _fill(39, 32, 0x28)],
     [_fill(47, 40, 0x14)],
+    [_fill(89, 87, 3)],
+    [_fill(70, 68, 4)],
+    [_fill(79, 77, 5)],
 )
 """Values tried in the places of registers and numbers, one place after the other: no zero register, all different."""
 
@@ -195,27 +200,35 @@ def find_groups(
     degree = {bit: sum(bit in couple for couple in dependent) for bit in alive}
     for part in parts:
         structural = [bit for bit in part if _structural(atoms, flips[bit], values)]
-        if structural:
-            return max(structural, key=lambda bit: degree[bit]), [], order
-        if len(part) > MAX_GROUP:
-            return max(part, key=lambda bit: degree[bit]), [], order
+        if structural or len(part) > MAX_GROUP:
+            return max(structural or part, key=lambda bit: degree[bit]), [], order
     words = [
         base & ~_positions(part) | scatter(value, _bits(part)) for part in parts for value in range(1 << len(part))
     ]
-    answers = yield from ask(opcode, words)
-    groups, at = [], 0
+    answers = iter((yield from ask(opcode, words)))
+    groups = []
     for part in parts:
-        texts = answers[at : at + (1 << len(part))]
-        at += 1 << len(part)
-        if all(text == atoms or text is None for text in texts) and len({text is None for text in texts}) == 1:
-            continue
-        wild = [value for value, text in enumerate(texts) if _structural(atoms, text, values)]
-        if wild:
-            usual = gather(base, _bits(part))
-            odd = max(part, key=lambda bit: sum((value ^ usual) >> part[::-1].index(bit) & 1 for value in wild))
+        texts = [next(answers) for _ in range(1 << len(part))]
+        if (odd := _odd_bit(base, atoms, part, texts, values, degree)) is not None:
             return odd, [], order
-        groups.append(Group(_bits(part), texts))
+        if any(text is not None and text != atoms for text in texts) or (
+            None in texts and texts.count(None) < len(texts)
+        ):
+            groups.append(Group(_bits(part), texts))
     return None, groups, order
+
+
+def _odd_bit(
+    base: int, atoms: Atoms, part: list[int], texts: list[Atoms | None], values: set[int], degree: dict[int, int]
+) -> int | None:
+    """Return a bit of a group to split at, None where a list of texts, or a predicate, describes the group."""
+    if len(part) > 1 and _names_predicates(atoms, texts) and not is_predicate(atoms, _bits(part), texts):
+        return max(part, key=lambda bit: degree[bit])
+    wild = [value for value, text in enumerate(texts) if _structural(atoms, text, values)]
+    if not wild:
+        return None
+    usual = gather(base, _bits(part))
+    return max(part, key=lambda bit: sum((value ^ usual) >> part[::-1].index(bit) & 1 for value in wild))
 
 
 def find_alive(opcode: Opcode, base: int, atoms: Atoms, bits: list[int], flips: dict[int, Atoms | None]) -> Asks:
@@ -254,6 +267,17 @@ def _structural(atoms: Atoms, text: Atoms | None, values: set[int]) -> bool:
         if any(part.startswith(("<R", "<U")) for part in signature(new)):
             return True
     return False
+
+
+def _names_predicates(atoms: Atoms, texts: list[Atoms | None]) -> bool:
+    """Return whether a group of bits decides which predicate stands somewhere: then it has to be a field."""
+    return any(
+        _PREDICATE.match(part)
+        for text in texts
+        if text is not None
+        for _, _, new in edits_between(atoms, text)
+        for part in new
+    )
 
 
 def _positions(bits: list[int]) -> int:

@@ -72,10 +72,11 @@ def probes(base: int, model: Model) -> list[int]:
     return words
 
 
-def roles_from(
-    model: Model, words: list[int], marks: list[Marks], more: Callable[[list[int]], list[Marks]]
-) -> dict[str, dict[str, Any]]:
-    """Return role, count and count_by of each register field, from the marks of words of which the first is the base."""
+Ask = Callable[[list[int]], list[Marks]]
+
+
+def roles_from(model: Model, words: list[int], marks: list[Marks], more: Ask) -> dict[str, dict[str, Any]]:
+    """Return role, count and count_by of each register field, from marks of words of which the first is the base."""
     if not words:
         return {}
     fields = model.form.fields
@@ -84,34 +85,27 @@ def roles_from(
     for field in fields:
         if field.kind not in REGISTER_KINDS:
             continue
-        seen = [entry[field.slot] for entry in found]
-        role = next((role for role, count in seen if count), "")
-        if not role:
-            roles[field.slot] = {"role": "none"}
-            continue
-        row: dict[str, Any] = {"role": role}
-        base_count = seen[0][1]
-        bits: Bits = ()
-        for choice in model.form.choices:
-            inside = {
-                entry[field.slot][1]
-                for word, entry in zip(words, found, strict=True)
-                if not (word ^ words[0]) & ~scatter(-1, choice.bits)
-            }
-            if len(inside) > 1:
-                bits += choice.bits
-        if base_count != 1:
-            row["count"] = base_count
-        if bits and width_of(bits) <= MAX_BITS:
-            values = range(1 << width_of(bits))
-            tried = [words[0] & ~scatter(-1, bits) | scatter(value, bits) for value in values]
-            known = {word: entry[field.slot][1] for word, entry in zip(words, found, strict=True)}
-            missing = [word for word in tried if word not in known]
-            for word, mark in zip(missing, more(missing), strict=True):
-                known[word] = counts_of(word, fields, mark)[field.slot][1] if mark else base_count
-            row["count_by"] = {
-                "bits": bits_text(bits),
-                "counts": [known[word] for word in tried],
-            }
-        roles[field.slot] = row
+        counts = {word: entry[field.slot][1] for word, entry in zip(words, found, strict=True)}
+        role = next((entry[field.slot][0] for entry in found if entry[field.slot][1]), "none")
+        roles[field.slot] = {"role": role}
+        if role != "none" and field.kind in (Kind.GPR, Kind.UNIFORM):
+            roles[field.slot] |= _widths(model, words[0], counts, field, more)
     return roles
+
+
+def _widths(model: Model, base: int, counts: dict[int, int], field: Field, more: Ask) -> dict[str, Any]:
+    """Return how many registers a field stands for, by the modifiers that change it."""
+    row: dict[str, Any] = {} if counts[base] == 1 else {"count": counts[base]}
+    bits: Bits = ()
+    for choice in model.form.choices:
+        inside = {count for word, count in counts.items() if not (word ^ base) & ~scatter(-1, choice.bits)}
+        if len(inside) > 1:
+            bits += choice.bits
+    if not bits or width_of(bits) > MAX_BITS:
+        return row
+    tried = [base & ~scatter(-1, bits) | scatter(value, bits) for value in range(1 << width_of(bits))]
+    known = dict(counts)
+    missing = [word for word in tried if word not in known]
+    for word, mark in zip(missing, more(missing), strict=True):
+        known[word] = counts_of(word, model.form.fields, mark)[field.slot][1] if mark else counts[base]
+    return row | {"count_by": {"bits": bits_text(bits), "counts": [known[word] for word in tried]}}

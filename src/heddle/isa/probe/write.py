@@ -100,8 +100,13 @@ def row_of(learned: Learned, notes: list[str]) -> Model:
     if learned.uniform_guard:
         row["uniform_guard"] = True
     row["fields"] = {name: data for name, data in fields.items() if name in used}
-    row["choices"] = [choice for choice in choices if set(choice["texts"]) <= used]
+    shown = [{"bits": choice["bits"], "texts": _only(choice["texts"], used)} for choice in choices]
+    row["choices"] = [choice for choice in shown if choice["texts"]]
     return Model(row, form_of(row))
+
+
+def _only(texts: dict[str, list[str]], names: set[str]) -> dict[str, list[str]]:
+    return {name: values for name, values in texts.items() if name in names}
 
 
 def _slot(bits: Bits) -> str:
@@ -155,6 +160,13 @@ def _places(atoms: Atoms, group: Group) -> dict[tuple[int, int], list[Atoms | No
             values.append((*text, *atoms[at:high]))
         places[low, high] = values
     return places
+
+
+def is_predicate(atoms: Atoms, bits: Bits, texts: list[Atoms | None]) -> bool:
+    """Return whether the texts of a group are those of one predicate field."""
+    places = list(_places(atoms, Group(bits, texts)).values())
+    joined = [[None if text is None else "".join(text) for text in values] for values in places]
+    return len(joined) == 1 and _predicate_row(bits, joined[0]) is not None
 
 
 def _predicate_row(bits: Bits, texts: list[str | None]) -> dict[str, Any] | None:
