@@ -23,10 +23,12 @@ import typer
 from typer.exceptions import TyperException
 
 from heddle.cli import (
+    asm,
     bench,
     check,
     compare,
     compile,
+    disasm,
     draw,
     kernels,
     lift,
@@ -63,7 +65,10 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-for module in (machines, kernels, run, draw, compare, reproduce, tune, check, compile, lift, validate, bench):
+COMMANDS = (
+    machines, kernels, run, draw, compare, reproduce, tune, check, compile, lift, asm, disasm, validate, bench,
+)  # fmt: skip
+for module in COMMANDS:
     app.command(name=module.__name__.rpartition(".")[2], epilog=f"Example: {module.EXAMPLE}")(module.command)
 app.add_typer(rtl.app, name="rtl")
 app.add_typer(sass.app, name="sass")

@@ -8,8 +8,8 @@ from functools import lru_cache
 from heddle.errors import UserError
 from heddle.isa.form import CONTROL_LOW, ChoicePlace, Field, Form, gather, scatter, width_of
 from heddle.isa.instruction import Control, Guard, Instruction, Kind, Operand
-from heddle.isa.layouts import RZ, Layout
-from heddle.isa.table import Table, code_bits, code_of
+from heddle.isa.layouts import DESCRIPTOR_BIT, Flags, Layout
+from heddle.isa.table import Table, code_bits
 
 NEGATION_BIT = 3  # of a predicate field of four bits
 PREDICATE_MASK = 7
@@ -51,7 +51,7 @@ def field_bits(form: Form, instruction: Instruction, layout: Layout) -> int:
     """Return the bits of the value fields, and of X and the places of sources."""
     operands = {operand.slot: operand for operand in instruction.operands if operand.kind != Kind.NONE}
     remote = instruction.fiber.remote and not form.own_fiber_bits
-    flags = not has_slot_d(form)
+    flags = flags_of(form)
     word = 1 << layout.remote if remote else 0
     for field in form.fields:
         operand = operands.pop(field.slot, None)
@@ -68,9 +68,14 @@ def field_bits(form: Form, instruction: Instruction, layout: Layout) -> int:
     return word
 
 
-def has_slot_d(form: Form) -> bool:
-    """Return whether a form reads a register of slot D: then there are no local flags."""
-    return any(field.slot == "Re" and field.kind == Kind.GPR for field in form.fields)
+@lru_cache(maxsize=1 << 14)
+def flags_of(form: Form) -> Flags:
+    """Return how a form uses the local flags."""
+    slot_d = any(field.slot == "Re" and field.kind == Kind.GPR for field in form.fields)
+    shown = form.mask
+    for choice in form.choices:
+        shown |= scatter(-1, choice.bits)
+    return Flags(not slot_d, "A" if shown >> DESCRIPTOR_BIT & 1 else "")
 
 
 def raw_value(field: Field, operand: Operand) -> int:
@@ -120,8 +125,8 @@ def match_choices(form: Form, texts: tuple[str | None, ...]) -> int | None:
     for choice, values in zip(form.choices, found, strict=True):
         usual = gather(form.rest, choice.bits)
         value = usual if values >> usual & 1 else (values & -values).bit_length() - 1
-        word |= scatter(value, choice.bits) if choice.bits[0][0] < CONTROL_LOW else 0
-    return word
+        word |= scatter(value, choice.bits)
+    return word & (1 << CONTROL_LOW) - 1  # the control field is told apart
 
 
 Steps = list[tuple[tuple[str | ChoicePlace, ...], str]]
@@ -132,21 +137,49 @@ def _assign(form: Form, steps: Steps, allowed: list[int]) -> Iterator[list[int]]
     if not steps:
         yield allowed
         return
-    pieces, text = steps[0]
-    if not pieces:
-        if not text:
-            yield from _assign(form, steps[1:], allowed)
+    (pieces, text), others = steps[0], steps[1:]
+    for narrowed in _assign_run(form, pieces, text, _fitting(form, pieces, text), (0, 0), allowed):
+        yield from _assign(form, others, narrowed)
+
+
+def _fitting(form: Form, pieces: tuple[str | ChoicePlace, ...], text: str) -> set[tuple[int, int]]:
+    """Return the places (piece, position) from which the rest of a run can still give the rest of its text."""
+    fitting = {(len(pieces), len(text))}
+    for number in range(len(pieces) - 1, -1, -1):
+        piece = pieces[number]
+        parts = [piece] if isinstance(piece, str) else values_by_text(form, piece)
+        fitting |= {
+            (number, at)
+            for at in range(len(text) + 1)
+            if any((number + 1, at + len(part)) in fitting and text.startswith(part, at) for part in parts)
+        }
+    return fitting
+
+
+def _assign_run(
+    form: Form,
+    pieces: tuple[str | ChoicePlace, ...],
+    text: str,
+    fitting: set[tuple[int, int]],
+    place: tuple[int, int],
+    allowed: list[int],
+) -> Iterator[list[int]]:
+    number, at = place
+    if place not in fitting:
         return
-    piece = pieces[0]
+    if number == len(pieces):
+        yield allowed
+        return
+    piece = pieces[number]
     if isinstance(piece, str):
-        if text.startswith(piece):
-            yield from _assign(form, [(pieces[1:], text[len(piece) :]), *steps[1:]], allowed)
+        yield from _assign_run(form, pieces, text, fitting, (number + 1, at + len(piece)), allowed)
         return
     for part, values in values_by_text(form, piece).items():
-        if text.startswith(part) and values & allowed[piece.choice]:
+        after = number + 1, at + len(part)
+        if after in fitting and values & allowed[piece.choice] and text.startswith(part, at):
             narrowed = list(allowed)
             narrowed[piece.choice] &= values
-            yield from _assign(form, [(pieces[1:], text[len(part) :]), *steps[1:]], narrowed)
+            yield from _assign_run(form, pieces, text, fitting, after, narrowed)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -157,6 +190,3 @@ def values_by_text(form: Form, piece: ChoicePlace) -> dict[str, int]:
         if text is not None:
             sets[text] = sets.get(text, 0) | 1 << value
     return dict(sorted(sets.items(), key=lambda pair: -len(pair[0])))
-
-
-__all__ = ["RZ", "code_of", "control_bits", "guard_bits", "match_choices", "word_of"]

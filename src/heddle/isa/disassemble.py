@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from heddle.isa.assemble import NEGATION_BIT, PREDICATE_MASK, has_slot_d, word_of
+from heddle.errors import UserError
+from heddle.isa.assemble import NEGATION_BIT, PREDICATE_MASK, flags_of, word_of
 from heddle.isa.form import CONTROL_LOW, ChoicePlace, CountBy, Field, Form, gather, width_of
 from heddle.isa.instruction import LETTERS, Control, Fiber, Guard, Instruction, Kind, Operand, Place
 from heddle.isa.layouts import Layout
@@ -28,7 +29,11 @@ def instruction_of(word: int, table: Table, layout: Layout) -> Instruction:
             code_of(word), form.name, tuple(modifiers[len(form.name) :].split(".")[1:]), guard,
             _operands(form, word, texts, layout if fiber.remote else None), control_of(word), fiber,
         )  # fmt: skip
-    return _with_extra(bare, word ^ word_of(bare, table, layout))
+    try:
+        return _with_extra(bare, word ^ word_of(bare, table, layout))
+    except UserError:  # two groups of modifier bits contradict each other: no text stands for it
+        bare = Instruction(code_of(word), guard=guard, control=control_of(word))
+        return _with_extra(bare, word ^ word_of(bare, table, layout))
 
 
 def _with_extra(bare: Instruction, extra: int) -> Instruction:
@@ -57,7 +62,7 @@ def run_texts(form: Form, word: int) -> list[str] | None:
 def choice_text(form: Form, piece: ChoicePlace, word: int) -> str | None:
     """Return what a word shows at the place of a choice; `.reuse` is left to the control field."""
     choice = form.choices[piece.choice]
-    if choice.bits[0][0] >= CONTROL_LOW:
+    if choice.in_control:
         return ""
     return choice.texts[piece.place][gather(word, choice.bits)]
 
@@ -73,7 +78,7 @@ def _operands(form: Form, word: int, texts: list[str], layout: Layout | None) ->
         else:
             around[run.role, run.field] = text
     found = []
-    flags = not has_slot_d(form)
+    flags = flags_of(form)
     for number, (field, position) in enumerate(zip(form.fields, form.positions(), strict=True)):
         raw = gather(word, field.bits)
         if raw == field.hidden:

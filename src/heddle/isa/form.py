@@ -80,6 +80,11 @@ class Choice:
     bits: Bits
     texts: dict[str, tuple[str | None, ...]]
 
+    @property
+    def in_control(self) -> bool:
+        """Whether all bits lie in the control field, as `.reuse` does: then it is no modifier of the instruction."""
+        return min(low for _, low in self.bits) >= CONTROL_LOW
+
 
 @dataclass(frozen=True, slots=True)
 class ChoicePlace:

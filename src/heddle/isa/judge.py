@@ -8,15 +8,12 @@ words it leaves out of its output without a message.
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tempfile
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 
-from heddle.errors import UserError
+from heddle.isa.nvidia import program as program_path
 from heddle.isa.table import check_architecture
 from heddle.isa.words import WORD_BYTES, Words, to_bytes
 
@@ -28,24 +25,13 @@ _ADDRESS = re.compile(r"at address 0x([0-9a-f]+)")
 _LINE = re.compile(r"^[ \t]*/\*([0-9a-f]{4,})\*/[ \t]*(.*?)[ \t]*;?[ \t]*$", re.MULTILINE)
 
 
-def find_program(name: str) -> str:
-    """Return the path of one of NVIDIA's programs. Raises UserError that names the extra."""
-    spec = find_spec("nvidia")
-    for place in spec.submodule_search_locations or () if spec else ():
-        for path in sorted(Path(place).glob(f"*/bin/{name}")):
-            return str(path)
-    if path_found := shutil.which(name):
-        return path_found
-    raise UserError(f"NVIDIA's {name} is not installed", hint="pip install 'heddle-gpu[sass]'")
-
-
 def texts_of(words: Words, architecture: str) -> list[str | None]:
     """Return nvdisasm's text of each word, without `;`; None where it refuses the word.
 
     The word at index i of each 8,000 stands at address 16 * (i mod 8,000), which decides what branch targets it prints.
     """
     name = _NAMES[check_architecture(architecture)]
-    program = find_program("nvdisasm")
+    program = str(program_path("nvdisasm"))
     found: list[str | None] = []
     for start in range(0, len(words), BATCH_WORDS):
         found += _batch(program, name, words[start : start + BATCH_WORDS])

@@ -13,6 +13,15 @@ FIBER_MASK = ((1 << (FIBER_HIGH - FIBER_LOW + 1)) - 1) << FIBER_LOW
 SUBPARTITIONS = 4
 REGISTER_BITS = 8
 RZ = 255
+DESCRIPTOR_BIT = 101  # sm_80: flag of the L2 descriptor in global-memory instructions, which leaves slot A no flag
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """How a form uses the local flags: it has them unless it reads slot D; some slots are local whatever they say."""
+
+    local: bool = True
+    always_own: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,18 +34,20 @@ class Layout:
     high: dict[str, int]
     local: dict[str, int]
 
-    def read(self, word: int, letter: str, low_index: int, flags: bool) -> tuple[int, Place]:
-        """Return index and place of a source of an instruction whose X is set; `flags`: local flags are in use."""
+    def read(self, word: int, letter: str, low_index: int, flags: Flags) -> tuple[int, Place]:
+        """Return index and place of a source of an instruction whose X is set."""
         index = low_index | get_bits(word, self.high[letter], self.high[letter]) << REGISTER_BITS
-        if flags and letter in self.local and word >> self.local[letter] & 1:
+        if letter in flags.always_own or (flags.local and letter in self.local and word >> self.local[letter] & 1):
             return index, "own"
         return index, get_bits(word, self.selector[letter] + 1, self.selector[letter])
 
-    def write(self, letter: str, index: int, place: Place, flags: bool) -> int:
+    def write(self, letter: str, index: int, place: Place, flags: Flags) -> int:
         """Return the bits of a source, zero elsewhere; what the layout has no bits for is left out (see `rules`)."""
         word = (index >> REGISTER_BITS & 1) << self.high[letter]
+        if letter in flags.always_own:
+            return word
         if place == "own":
-            return word | (1 << self.local[letter] if flags and letter in self.local else 0)
+            return word | (1 << self.local[letter] if flags.local and letter in self.local else 0)
         return word | ((place or 0) % SUBPARTITIONS) << self.selector[letter]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from heddle.isa.disassemble import control_of
+from heddle.isa.disassemble import control_of, instruction_of
 from heddle.isa.layouts import Layout, layout_named
+from heddle.isa.rules import violations
 from heddle.isa.table import Table, load_table
 from heddle.isa.text_format import text_of
 from heddle.isa.text_parse import Context, ParseError, parse_instruction
@@ -21,9 +22,10 @@ def listing(words: Words, architecture: str, layout: str = "heddle") -> Iterator
 
 
 def line_of(word: int, table: Table, layout: Layout, address: int = 0) -> str:
-    """Return the line of one word."""
+    """Return the line of one word; one that no text stands for, or that breaks a rule of `rules`, as `.word`."""
     text = text_of(word, table, layout, address)
-    if text is None:
+    remote = word >> layout.remote & 1
+    if text is None or (remote and any(violations(instruction_of(word, table, layout), table, layout))):
         return f".word 0x{word:032x}"
     line = f"{control_text(word)} {text}"
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.isa.assemble import flags_of
 from heddle.isa.disassemble import zero_register
 from heddle.isa.form import Bits, Field, Form
 from heddle.isa.instruction import LETTERS, REGISTER_KINDS, Kind
@@ -99,6 +100,7 @@ def _places(
     if not len(rows):
         return first, place
     words = decoded.words[rows]
+    always_own = np.array([*("A" in flags_of(form).always_own for form in decoded.table.forms), False])
     with_d = (letter[rows] == ord("D")).any(axis=1)
     first = first.copy()
     for name in LETTERS.values():
@@ -109,6 +111,7 @@ def _places(
         if name in layout.local:
             local = (get(words, layout.local[name], layout.local[name]) != 0) & ~with_d
             selector = np.where(local, np.int8(4), selector)
+        selector = np.where(always_own[decoded.form[rows]] & (name == "A"), np.int8(4), selector)
         first[rows] += np.where(where, high[:, None], np.int16(0))
         place[rows] = np.where(where & (first[rows] != 255), selector[:, None], place[rows])
     return first, place

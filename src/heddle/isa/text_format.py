@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heddle.isa.assemble import has_slot_d
+from heddle.isa.assemble import flags_of
 from heddle.isa.disassemble import value_of, zero_register
 from heddle.isa.form import ChoicePlace, Field, Form, gather
 from heddle.isa.instruction import LETTERS, Kind
@@ -56,6 +56,6 @@ def _field_text(form: Form, field: Field, word: int, layout: Layout | None, addr
         value += address + NEXT_BYTES
     place = ""
     if layout and field.kind == Kind.GPR and not field.definition and (letter := LETTERS.get(field.slot)):
-        value, where = layout.read(word, letter, value, not has_slot_d(form))
+        value, where = layout.read(word, letter, value, flags_of(form))
         place = "" if value == RZ else f"@{where}"
     return field.before + "!" * negated + value_text(field, value, zero_register(field)) + place + field.after

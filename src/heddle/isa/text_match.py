@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from heddle.isa.assemble import NEGATION_BIT, PREDICATE_MASK, has_slot_d, values_by_text
+from heddle.isa.assemble import NEGATION_BIT, PREDICATE_MASK, flags_of, values_by_text
 from heddle.isa.form import ChoicePlace, Field, Form, gather, scatter, width_of
 from heddle.isa.instruction import LETTERS, Kind, Place
 from heddle.isa.layouts import RZ, Layout
@@ -80,7 +80,7 @@ class Matcher:
         if any(source.place is not None for source in state.sources):
             word |= 1 << self.layout.remote
             for source in state.sources:
-                word |= self.layout.write(source.letter, source.index, source.place, not has_slot_d(form))
+                word |= self.layout.write(source.letter, source.index, source.place, flags_of(form))
         return word
 
     def _pieces(self, form: Form, number: int, at: int, end: int, state: State) -> Iterator[State]:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 from heddle.errors import SourceLocation, UserError
 from heddle.isa.assemble import control_bits
+from heddle.isa.disassemble import instruction_of
 from heddle.isa.instruction import Control
-from heddle.isa.layouts import Layout, layout_named
+from heddle.isa.layouts import RZ, Layout, layout_named
+from heddle.isa.rules import violations
 from heddle.isa.table import Table, load_table
-from heddle.isa.text_match import Matcher, Progress
+from heddle.isa.text_match import Matcher, Progress, State
 from heddle.isa.words import WORD_BYTES, Words, from_ints
 
 _LINE_LABEL = re.compile(r"\s*([A-Za-z_.$][\w.$]*):\s*$")
@@ -63,10 +65,23 @@ def parse_program(text: str, architecture: str, layout: str = "heddle", file: st
     found = []
     for index, (number, line) in enumerate(code):
         try:
-            found.append(parse_instruction(line, context, index * WORD_BYTES))
+            found.append(_checked(parse_instruction(line, context, index * WORD_BYTES), line, context))
         except ParseError as problem:
             raise _located(problem, file, number, line) from None
     return from_ints(found)
+
+
+def _checked(word: int, line: str, context: Context) -> int:
+    """Return a word that keeps the rules of FIBER fields. Raises ParseError; raw words may say anything."""
+    if word >> context.layout.remote & 1 and not _RAW.match(line):
+        problem = next(
+            violations(instruction_of(word, context.table, context.layout), context.table, context.layout), ""
+        )
+        if problem:
+            start = len(line) - len(line.lstrip())
+            named = problem.partition(":")[0].partition(" ")[0]
+            raise ParseError(problem, max(line.find(named, start), start))
+    return word
 
 
 def _located(problem: ParseError, file: str, number: int, line: str) -> UserError:
@@ -133,10 +148,24 @@ def _best_form(line: str, start: int, end: int, context: Context, address: int) 
         form = context.table.forms[number]
         state = matcher.match(form, at, end)
         if state is not None:
+            _check_places(line, state)
             return form.constant | matcher.finish(form, state)
     expected = sorted(progress.expected)
     shown = ", ".join(expected[:6]) + (", ..." if len(expected) > 6 else "")
     raise ParseError(f"expected {shown}", progress.position)
+
+
+def _check_places(line: str, state: State) -> None:
+    """Raise ParseError for a source without a place where another has one."""
+    if all(source.place is None for source in state.sources):
+        return
+    for source in state.sources:
+        if source.place is None and source.index != RZ:
+            name = f"R{source.index}"
+            message = (
+                f"{name} needs a place, as the instruction has remote operands: {name}@own or {name}@0 to {name}@3"
+            )
+            raise ParseError(message, source.position)
 
 
 def _unknown(name: str, at: int, table: Table) -> tuple[str, int, str]:

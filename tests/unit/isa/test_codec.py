@@ -22,7 +22,7 @@ def random_words(number: int, architecture: str) -> words.Words:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_any_word_survives_decoding_and_encoding(architecture: str, layout: str) -> None:
-    program = random_words(3000, architecture)
+    program = random_words(400, architecture)
     assert (encode(decode(program, architecture, layout), architecture, layout) == program).all()
 
 

@@ -15,7 +15,7 @@ from heddle.ir.warp_fiber import OWN, TENSOR, FiberNote
 from heddle.isa.emission.control import has_cache_bits
 from heddle.isa.emission.form import SLOT_BITS, Form, Slot
 from heddle.isa.instruction import Place
-from heddle.isa.layouts import Layout
+from heddle.isa.layouts import Flags, Layout
 from heddle.isa.words import get_bits, put_bits
 
 REUSE_BITS = {"a": 122, "b": 123, "c": 124}
@@ -88,7 +88,7 @@ def put_source(word: int, register: Register, slot: Slot, remote: bool, window: 
     if register.place in (None, OWN):
         _check_place(register, window)
     place: Place = "own" if register.place in (None, OWN) else register.place
-    word |= window.layout.write(slot.field.upper(), index, place, True)
+    word |= window.layout.write(slot.field.upper(), index, place, Flags())
     return put_bits(word, high, low, index & RZ)
 
 
@@ -98,7 +98,7 @@ def get_source(word: int, slot: Slot, count: int, window: Window) -> Register:
     reuse = slot.field in REUSE_BITS and has_cache_bits(word) and bool(word >> REUSE_BITS[slot.field] & 1)
     if not word >> window.layout.remote & 1 or slot.field == "s":
         return Register(index, 1 if index == RZ else count, reuse)
-    index, place = window.layout.read(word, slot.field.upper(), index, True)
+    index, place = window.layout.read(word, slot.field.upper(), index, Flags())
     if index == RZ:
         return Register(RZ, 1, reuse)
     if place != "own":

@@ -11,7 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from heddle.errors import UserError
-from heddle.isa.judge import NOP, find_program
+from heddle.isa.judge import NOP
+from heddle.isa.nvidia import program
 from heddle.isa.words import HALF_BITS, WORD_BYTES
 
 Marks = dict[tuple[str, int], str]
@@ -35,7 +36,7 @@ def template(architecture: str, steps: int = KERNEL_STEPS) -> bytes:
         path = Path(folder)
         (path / "k.cu").write_text(source)
         done = subprocess.run(
-            [find_program("nvcc"), f"-arch={target}", "-cubin", "-o", str(path / "k.cubin"), str(path / "k.cu")],
+            [str(program("nvcc")), f"-arch={target}", "-cubin", "-o", str(path / "k.cubin"), str(path / "k.cu")],
             capture_output=True, text=True,
         )  # fmt: skip
         if done.returncode:
@@ -75,7 +76,7 @@ def _run(image: bytes, number: int) -> list[Marks]:
         file.write(image)
         file.flush()
         done = subprocess.run(
-            [find_program("nvdisasm"), "-c", "-plr", "-lrm", "narrow", file.name],
+            [str(program("nvdisasm")), "-c", "-plr", "-lrm", "narrow", file.name],
             capture_output=True, text=True, timeout=_TIMEOUT_S,
         )  # fmt: skip
     lines = done.stdout.splitlines()
