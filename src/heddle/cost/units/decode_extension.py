@@ -9,7 +9,7 @@ from heddle.cost.trace import Trace, Unit, pack
 from heddle.cost.units.operands import SLOTS, bits_of
 from heddle.ir.warp import RZ, Register
 from heddle.ir.warp_fiber import OWN
-from heddle.isa.layouts import FIBER_LOW, LAYOUTS
+from heddle.isa.layouts import FIBER_LOW, LAYOUTS, Flags
 from heddle.machine.spec import Machine
 from heddle.sim.reference.registers import Physical, registers
 
@@ -64,11 +64,11 @@ def _source(weft: Weft, fields: int, low: int, slot: int, has: int, a_is_local: 
     """Return the register of a source slot, none for RZ."""
     if not fields >> 12 & 1:
         return registers(weft.as_warp(), Register(low))
-    flags = not has >> 3 & 1
+    flags = Flags(local=not has >> 3 & 1, always_own="A" if a_is_local else "")
     index, place = LAYOUT.read(fields << FIBER_LOW, LETTERS[slot], low, flags)
     if index == RZ:
         return ()
-    own = place == "own" or (slot == 0 and a_is_local)
+    own = place == "own"
     return registers(weft.as_warp(), Register(index, place=OWN if own or place is None else int(place)))
 
 
