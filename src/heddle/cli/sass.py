@@ -49,7 +49,8 @@ def _show_kernels(rows: list[dict[str, Any]], out: Console) -> None:
         out.print(f"{row['kernel']}: {needs}", soft_wrap=True)
         for one in row["instructions"]:
             line = f"  // {one['line']}" if one["line"] else ""
-            out.print(f"  {one['offset']:05x}  {one['control']}  {one['live']:>3}  {one['text']}{line}", soft_wrap=True)
+            live = "?" if one["live"] is None else one["live"]
+            out.print(f"  {one['offset']:05x}  {one['control']}  {live:>3}  {one['text']}{line}", soft_wrap=True)
 
 
 @app.command(epilog="Example: heddle sass check patched.cubin --original kernel.cubin")
@@ -108,8 +109,9 @@ def _check_file(file: Path, above: int, json_file: str | None) -> None:
         _show_claims(claims, out)
         table = Table("kernel", "instructions", "most live registers", f"share above {above}")
         for one in pressures:
-            share = one.above / one.instructions if one.instructions else 0.0
-            table.add_row(one.kernel, str(one.instructions), str(one.most), f"{share:.1%}")
+            share = "-" if one.share is None else f"{one.share:.1%}"
+            most = "opcodes not known" if one.most is None else str(one.most)
+            table.add_row(one.kernel, str(one.instructions), most, share)
         out.print(table)
 
     rows = [pressure_row(one, above) for one in pressures]

@@ -17,14 +17,20 @@ from heddle.isa.liveness import count_of, live_sets
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Live vector registers of one kernel: the most at one instruction, and how many instructions have more than a
-    limit.
+    """Live vector registers of one kernel: the most at one instruction, and how many have more than a limit.
+
+    Both are None where the tables do not know every opcode: what the others read and write would be missing.
     """
 
     kernel: str
     instructions: int
-    most: int
-    above: int
+    most: int | None
+    above: int | None
+
+    @property
+    def share(self) -> float | None:
+        """The share of the instructions that have more live registers than the limit."""
+        return None if self.above is None else self.above / max(self.instructions, 1)
 
 
 def claims_of(cubins: Iterable[Cubin]) -> dict[str, Claims]:
@@ -39,7 +45,9 @@ def claims_of(cubins: Iterable[Cubin]) -> dict[str, Claims]:
 
 def pressure_of(cubin: Cubin, kernel: Function, limit: int) -> Pressure:
     """Return the live registers of one kernel, with the functions in its section."""
-    _decoded, flow = flow_of(cubin, kernel.section, EXACT)
+    decoded, flow = flow_of(cubin, kernel.section, EXACT)
+    if (decoded.form < 0).any():
+        return Pressure(kernel.name, len(decoded), None, None)
     counts = [count_of(live) for live in live_sets(flow, EXACT)]
     return Pressure(kernel.name, len(counts), max(counts, default=0), sum(count > limit for count in counts))
 
@@ -56,10 +64,9 @@ def cubins_below(folder: Path) -> Iterator[Cubin]:
 
 def pressure_row(pressure: Pressure, limit: int) -> dict[str, Any]:
     """Return the live registers of a kernel as data for JSON."""
-    share = pressure.above / pressure.instructions if pressure.instructions else 0.0
     return {
         "kernel": pressure.kernel,
         "instructions": pressure.instructions,
         "most_live_registers": pressure.most,
-        f"share_above_{limit}": share,
+        f"share_above_{limit}": pressure.share,
     }
