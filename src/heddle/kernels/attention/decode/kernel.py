@@ -18,6 +18,7 @@ from heddle.kernels._parameters import TileParameter
 from heddle.kernels._rounding import ceil_div
 from heddle.kernels.attention.check import HEAD_DIMS, check_config, complete_sizes
 from heddle.kernels.attention.decode.combine import decode_combine, rows_per_cta
+from heddle.kernels.attention.decode.combine_fiber import FIBER as COMBINE_FIBER
 from heddle.kernels.attention.decode.fiber_native import FIBER
 from heddle.kernels.attention.decode.reference import combination, parts, whole
 from heddle.kernels.attention.decode.shape import SPLIT_ROWS, DecodeProblem, used_splits
@@ -218,6 +219,7 @@ class DecodeCombine(DecodePart):
     name = "decode_combine"
     summary = "O of one query a sequence from the partial sums of num_splits parts of its keys"
     parameters = (BATCH, HEADS_Q, HEAD_DIM, DTYPE, SPLITS)
+    native: Mapping[str, Any] = dict.fromkeys(ARCHITECTURES, COMBINE_FIBER)
     arrays = staticmethod(combination)
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[CombineConfig]:
