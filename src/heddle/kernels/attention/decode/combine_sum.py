@@ -17,7 +17,7 @@ LANE_COLUMNS = 8
 """Of a row: what a lane has side by side."""
 COLUMNS = 4
 """Registers of a weft for what it has of each row beside O: highest logarithm, sum, correction, weight."""
-MOST_PARTS = 8
+MOST_PARTS = 16
 """Splits that are taken together."""
 WORKING_REGISTERS = 40
 """Of a weft beside O and what it has loaded: addresses, columns, values on their way to a store."""

@@ -29,7 +29,7 @@ from heddle.lang import Builder, Index, kernel
 from heddle.machine.spec import Machine
 
 MOST_GROUPS = 4
-PARTS = (4, 8)
+PARTS = (4, 8, 16)
 """Splits that a weft takes together."""
 TILE = (
     TileParameter("groups", int, "groups of four wefts", f"1 to {MOST_GROUPS}, as registers hold"),
