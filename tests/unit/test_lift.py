@@ -68,7 +68,7 @@ def test_what_is_not_modelled_is_counted() -> None:
     program = by_hand(f"{PLAIN} NOP\n{PLAIN} NOP")
     words = to_ints(program_words(program))
     found = lift(cubin_of(program, [put_bits(words[0], 11, 0, 0x983), *words[1:]]), warps=4)
-    assert found.unmodelled == {"0x983": 1}
+    assert found.unmodelled == {"LDL": 1}
     assert found.program.instructions[0].op == "NOP"
 
 
