@@ -36,14 +36,12 @@ def attention_sm80_fiber_roles(
         with k.role(name, window=window, registers=COPY_REGISTERS):
             for item in k.work():
                 blocks.copy_all(item, any(items["pairs"]), any(items["odd"]))
-            blocks.part()
     for group in range(config.groups):
         with k.role(f"rows{group}", window=group, registers=ROW_REGISTERS):
             memory.open(group)
             rows = Rows(k, problem, config, memory, group)
             for item in k.work():
                 rows.tile(item, items)
-            memory.close(group)
 
 
 class Rows:

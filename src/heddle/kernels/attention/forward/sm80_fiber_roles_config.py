@@ -30,6 +30,16 @@ class Roles80Config(AttentionConfig):
         """Rows of a group."""
         return self.tile_m // self.groups
 
+    @property
+    def take_turns(self) -> bool:
+        """Whether there are turns."""
+        return bool(self.turns) and self.groups > 1
+
+    @property
+    def told(self) -> int:
+        """Groups that are told of a full block."""
+        return 1 if self.take_turns else self.groups
+
 
 def shared_bytes(problem: AttentionProblem, config: Roles80Config) -> int:
     """Return the shared memory of a FIBER-thread: Q, and stages of K and V."""

@@ -15,7 +15,8 @@ COPIERS = 1
 class Blocks:
     """K or V: `stages` blocks, for each a barrier with every group that says it is full, and one that says it is free.
 
-    Named barriers are numbered from `first` on.
+    Of groups that take turns only the first is told: the others multiply after it, and their turn says so.
+    Named barriers are numbered from `first` on. Arrivals of the last blocks stay at them when the wefts exit.
     """
 
     def __init__(
@@ -34,11 +35,12 @@ class Blocks:
     @staticmethod
     def barriers(config: Roles80Config) -> int:
         """Return how many named barriers one tensor takes."""
-        return config.stages * (config.groups + 1)
+        return config.stages * (config.told + 1)
 
     def begin(self, group: int, stage: int) -> SharedBox:
-        """Wait for a block; return it."""
-        self.k.sync(id=self._full(stage, group), warps=COPIERS + GROUP)
+        """Wait for a block, or in a turn behind the first group's be sure of it; return it."""
+        if group < self.config.told:
+            self.k.sync(id=self._full(stage, group), warps=COPIERS + GROUP)
         return self.tile.stage(stage)
 
     def release(self, stage: int) -> None:
@@ -52,7 +54,7 @@ class Blocks:
         k.cp_async(self.tile.stage(stage), self.source[item.kv_plane, row, 0])
         k.cp_async_commit()
         k.cp_async_wait(pending=0)
-        for group in range(self.config.groups):
+        for group in range(self.config.told):
             k.arrive(self._full(stage, group), warps=COPIERS + GROUP)
 
     def copy_all(self, item: Item, has_pairs: bool, has_odd: bool) -> None:
@@ -68,20 +70,15 @@ class Blocks:
             with k.when(item.odd):
                 self.copy(item, Index(), 1)
 
-    def part(self) -> None:
-        """Meet the arrivals of the last blocks: none is left over."""
-        for stage in range(self.config.stages):
-            self.k.sync(id=self._free(stage), warps=self._everyone)
-
     @property
     def _everyone(self) -> int:
         return COPIERS + GROUP * self.config.groups
 
     def _full(self, stage: int, group: int) -> int:
-        return self.first + stage * self.config.groups + group
+        return self.first + stage * self.config.told + group
 
     def _free(self, stage: int) -> int:
-        return self.first + self.config.stages * self.config.groups + stage
+        return self.first + self.config.stages * self.config.told + stage
 
 
 class Memory:
@@ -112,19 +109,10 @@ class Memory:
 
     def begin_turn(self, group: int) -> None:
         """Wait until the group before has multiplied."""
-        if self._take_turns:
+        if self.config.take_turns:
             self.k.sync(id=self.first_turn + group, warps=2 * GROUP)
 
     def end_turn(self, group: int) -> None:
         """The next group may multiply."""
-        if self._take_turns:
+        if self.config.take_turns:
             self.k.arrive(self.first_turn + (group + 1) % self.config.groups, warps=2 * GROUP)
-
-    def close(self, group: int) -> None:
-        """At the end: take the turn that is left over."""
-        if group == 0:
-            self.begin_turn(group)
-
-    @property
-    def _take_turns(self) -> bool:
-        return bool(self.config.turns) and self.config.groups > 1
