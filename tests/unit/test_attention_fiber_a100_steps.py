@@ -19,7 +19,8 @@ from native_mutants import fate, mutants, rejected
 
 PLAIN = {"batch": 1, "heads_q": 1, "seqlen_q": 128, "seqlen_kv": 128}
 RAGGED = {**PLAIN, "heads_q": 2, "seqlen_q": 70, "seqlen_kv": 100, "head_dim": 64, "causal": 1, "dtype": "bf16"}
-LONG = {**PLAIN, "seqlen_q": 100, "seqlen_kv": 500, "head_dim": 64}
+LONG = {**PLAIN, "seqlen_q": 100, "seqlen_kv": 180, "head_dim": 64, "tile_n": 32, "turns": 1}
+"""Six blocks of keys, and little code."""
 WIDE = {**PLAIN, "seqlen_q": 64, "head_dim": 256}
 QUICK = 120
 """In the quick test every so many of the mutants that the verifier has to reject."""

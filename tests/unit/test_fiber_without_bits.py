@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from heddle import sim
+from heddle.ir.opcodes import OPCODES, Unit
 from heddle.ir.warp import WarpProgram
 from heddle.kernels.registry import find_kernel
 from heddle.machine import machine
@@ -19,7 +20,7 @@ from native_mutants import fate
 from pair_mutants import mutants
 
 ENOUGH = 0.95
-"""Of the mutants, what must be found: some waits are implied by others."""
+"""Of the mutants, what must be found."""
 PRODUCT = {"m": 300, "n": 128, "k": 192, "tile_n": 64, "cluster": 2, "stages": 2, "split_k": 1}
 GATED = {"m": 130, "n": 256, "k": 136, "tile_n": 64, "cluster": 1, "stages": 3, "split_k": 1, "epilogue": "silu_mul"}
 SLICES = {"m": 100, "n": 128, "k": 512, "tile_n": 128, "cluster": 1, "stages": 2, "split_k": 2, "dtype": "bf16"}
@@ -85,5 +86,19 @@ def test_the_engines_agree_and_no_bit_is_set(kernel: str, gpu: str, sizes: dict[
 def test_nearly_every_mutant_is_found(kernel: str, gpu: str, sizes: dict[str, Any]) -> None:
     made, found = program(kernel, gpu, sizes)
     every = list(mutants(made))
-    survivors = [missing for missing, mutant in every if not fate(mutant, found)]
+    survivors = [name for name, mutant in every if not of_the_pairs_lives(made, mutant) and not fate(mutant, found)]
     assert len(survivors) <= (1 - ENOUGH) * len(every), survivors
+
+
+def of_the_pairs_lives(made: WarpProgram, mutant: WarpProgram) -> bool:
+    """Whether what a mutant lacks is the meeting before the first copy, or a wait of a role behind its last item.
+
+    They keep a CTA of a pair from signals before it has begun and after it has ended. No data need them, and a run here
+    has both CTAs from the first cycle to the last.
+    """
+    rows = made.instructions
+    pc = next(pc for pc, (row, left) in enumerate(zip(rows, mutant.instructions, strict=True)) if row != left)
+    end = min((role.entry for role in made.roles if role.entry > pc), default=len(rows))
+    last_item = not any(OPCODES[row.op].unit is Unit.NEXT_ITEM for row in rows[pc:end])
+    unit = OPCODES[rows[pc].op].unit
+    return made.cluster_size > 1 and (unit is Unit.CLUSTER_SYNC or (unit is Unit.MBARRIER_WAIT and last_item))
