@@ -106,7 +106,7 @@ def send(k: Builder, *, first: bool, wait: bool, last: bool) -> None:
         (False, True, True, {"peer may not have begun"}),
         (True, True, False, {"exit during copy to the peer"}),  # the receiver knows, the sender does not
         (True, False, True, {"exit during copy to the peer"}),
-        (True, False, False, {"exit during copy to the peer"}),
+        (True, False, False, {"exit during copy to the peer", "exit before another CTA is done"}),
     ],
 )
 def test_a_copy_lies_between_the_peers_begin_and_both_ends(
@@ -197,3 +197,38 @@ def test_the_accumulator_of_64_rows_a_cta_is_folded_and_added_as_it_lies() -> No
 def test_an_accumulator_that_is_not_folded_is_refused() -> None:
     with pytest.raises(UserError, match="expected"):
         product.build("sm_100", acc=(SIZE, 2 * SIZE))
+
+
+@kernel
+def signal(k: Builder, to: str, *, first: bool, wait: bool) -> None:
+    """Both CTAs signal the leader or each other; who is signalled may leave before."""
+    k.cluster_size = 2
+    k.work_items({"row": [0]}, clusters=1, schedule="launch")
+    done = k.barrier("done", arrivals=2)
+    with k.role("mover", warps=1, registers=64):
+        if first:
+            k.cluster_sync()
+        for _ in k.work():
+            done.arrive(cta=to)  # type: ignore[arg-type]
+    with k.role("waiter", warps=1, registers=64, leader_only=to == "leader"):
+        if first:
+            k.cluster_sync()
+        for _ in k.work():
+            if wait:
+                done.wait()
+
+
+@pytest.mark.parametrize("to", ["leader", "all"])
+@pytest.mark.parametrize(
+    ("first", "wait", "kinds"),
+    [
+        (True, True, set()),
+        (False, True, {"peer may not have begun"}),
+        (True, False, {"exit before another CTA is done"}),
+    ],
+)
+def test_a_signal_lies_between_the_begin_and_the_end_of_whom_it_reaches(
+    to: str, first: bool, wait: bool, kinds: set[str]
+) -> None:
+    program = compile_program(signal.build("sm_90", to, first=first, wait=wait), machine("h100"))
+    assert {hazard.kind for hazard in interp.check(program, machine("h100"), {}, {}).hazards} == kinds

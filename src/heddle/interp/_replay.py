@@ -49,7 +49,7 @@ class Replay:
             Unit.WGMMA_COMMIT: lambda warp, _i, _d: warp.matrix.close(),
             Unit.WGMMA_WAIT: lambda warp, i, _d: self._wait(warp, i, Source.MATRIX),
             Unit.BULK_LOAD: self._bulk_load,
-            Unit.BULK_PEER: self._bulk_peer,
+            Unit.BULK_PEER: self._bulk_load,
             Unit.BULK_STORE: self._bulk_store,
             Unit.BULK_COMMIT: lambda warp, _i, _d: warp.bulk.close(),
             Unit.BULK_WAIT: lambda warp, i, _d: self._wait(warp, i, Source.BULK_GROUPS),
@@ -154,15 +154,11 @@ class Replay:
 
     def _bulk_load(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
         doing.proxy = True
+        self.peers.send(doing)
         self._await(doing)
 
-    def _bulk_peer(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
-        self.peers.reach(warp, instruction, doing)
-        self.peers.send(doing)
-        self._bulk_load(warp, instruction, doing)
-
     def _arrive(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
-        self.peers.reach(warp, instruction, doing)
+        self.peers.signal(doing)
         self.phases.arrive(warp, instruction, warp.release())
 
     def _bulk_store(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
@@ -180,6 +176,7 @@ class Replay:
     def _tcgen05(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
         warp.matrix.issued += 1
         self._matrix(doing, warp.index, warp.matrix.issued)
+        self.peers.signal(doing)
 
     def _weft_mma(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
         warp.matrix.issued += 1
@@ -204,9 +201,16 @@ class Replay:
         self.pending.setdefault((cta.sm, cta.slot, owner), deque()).append(doing)
 
     def _tcgen05_commit(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
-        """Arrive with what the warp's matrix instructions so far have done, once they are complete."""
+        """Arrive with what the warp's matrix instructions so far have done, once they are complete.
+
+        The arrival counts as one of them: it is known with its phase, or with that of a later commit.
+        """
+        warp.matrix.issued += 1
+        doing.component = self.layout.of_warp(warp.cta.rank, warp.index, Source.MATRIX)
+        doing.value = warp.matrix.issued
+        self.peers.signal(doing)
         knowledge = warp.release().copy()
-        knowledge.learn(self.layout.of_warp(warp.cta.rank, warp.index, Source.MATRIX), warp.matrix.issued)
+        knowledge.learn(doing.component, doing.value)
         self.phases.arrive(warp, instruction, knowledge)
 
     def _wgmma_signal(self, warp: Warp, instruction: Instruction, doing: Doing) -> None:
@@ -224,7 +228,10 @@ class Replay:
         knowledge, *others = mine.values()
         for other in others:
             knowledge.join(other)
-        knowledge.learn(self.layout.of_warp(warp.cta.rank, owner, Source.MATRIX), warp.matrix.issued)
+        doing.component = self.layout.of_warp(warp.cta.rank, owner, Source.MATRIX)
+        doing.value = warp.matrix.issued
+        self.peers.signal(doing)
+        knowledge.learn(doing.component, doing.value)
         self.phases.arrive(warp, instruction, knowledge)
 
     def _exit(self, warp: Warp, doing: Doing) -> None:

@@ -163,16 +163,34 @@ class HazardList:
         )
         self._count((kind, label, store_pc, exit_site.pc), Hazard(kind, label, text, lines, cycle))
 
-    def too_early(self, barrier: str, site: Site, cycle: int) -> None:
-        """Report a signal or copy to a CTA of which the warp does not know whether it has begun."""
-        kind = "peer may not have begun"
-        line = place_of(self.program, site.pc)
+    def touched_at_end(self, pc: int, exit_site: Site, cycle: int) -> None:
+        """Report a CTA that ends without knowing that another one has signalled it, or used its tiles, to the end."""
+        kind = "exit before another CTA is done"
+        label, lines = self._target(pc), (place_of(self.program, pc), place_of(self.program, exit_site.pc))
         text = (
-            f"hazard: {kind}: {line} signals its barrier {barrier}"
+            f"hazard: {kind} with {label}: {lines[0]}, exit at {lines[1]}"
+            f" (SM {exit_site.sm}, slot {exit_site.slot}, warp {exit_site.warp}, cycle {cycle});"
+            " wait for it, or meet at a cluster barrier, before the end: shared memory is given away there"
+        )
+        self._count((kind, label, pc, exit_site.pc), Hazard(kind, label, text, lines, cycle))
+
+    def too_early(self, site: Site, cycle: int) -> None:
+        """Report a signal, copy or product that reaches a CTA of which the warp does not know whether it has begun."""
+        kind = "peer may not have begun"
+        line, label = place_of(self.program, site.pc), self._target(site.pc)
+        text = (
+            f"hazard: {kind}: {line} reaches its {label}"
             f" (SM {site.sm}, slot {site.slot}, warp {site.warp}, cycle {cycle});"
             " meet at a cluster barrier first"
         )
-        self._count((kind, barrier, site.pc), Hazard(kind, barrier, text, (line,), cycle))
+        self._count((kind, label, site.pc), Hazard(kind, label, text, (line,), cycle))
+
+    def _target(self, pc: int) -> str:
+        """The barrier that an instruction signals, or what it reads."""
+        instruction = self.program.instructions[pc]
+        if instruction.barrier is not None:
+            return f"barrier {instruction.barrier.name}"
+        return self.program.effects[instruction.effect].reads[0].object if instruction.effect is not None else ""
 
     def missing_fence(self, array: TileArray, old: Touch, new: Touch) -> None:
         """Report a shared store that an asynchronous unit reads without a proxy fence between."""

@@ -58,6 +58,7 @@ class PairProducts:
         self.commit(memory.dk_full)
         memory.dq_empty.wait(memory.behind, flip=True)
         self.queries_gradient()
+        memory.dq_empty.wait(memory.behind, flip=True)  # the other CTA signals this one no more
 
     def scores(self) -> None:
         """Start S^T = K Q^T."""
@@ -106,8 +107,8 @@ class PairProducts:
             a_transposed=True,
             ctas=PAIR,
         )
+        self.commit(memory.change_empty)  # before that of dQ, with which its arrival is known at the end
         self.commit(memory.dq_full)
-        self.commit(memory.change_empty)
         memory.behind.advance()
 
     def wait(self, barrier: Barrier) -> None:
