@@ -133,6 +133,7 @@ def test_the_tables_and_the_picture_show_steps_reasons_and_the_paper(
     assert "attention MQA" in file.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_steps_that_are_stored_are_not_simulated_again(result_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Case(name="gemm", kernel="gemm", machine=machine("a100"), params=(("m", 64), ("n", 64), ("k", 128)))
     [before] = study([small], jobs=1)
