@@ -63,12 +63,17 @@ class SmallBackward:
         names = {tensor.name for tensor in program.tensors}
         inputs = {name: array for name, array in arrays.items() if name in names}
         outputs = {name: array for name, array in expected.items() if name in names}
-        return check(program, self.one_sm(), inputs, outputs, result=result)
+        return check(program, holding(program, self.one_sm()), inputs, outputs, result=result)
 
 
 def simulated(program: WarpProgram, on: Machine, engine: str = "compiled") -> SimResult:
     """Return a run with its log, as `check` needs it."""
-    return sim.simulate(program, on, mode="chip", engine=engine, log="all", fast_forward=False)
+    return sim.simulate(program, holding(program, on), mode="chip", engine=engine, log="all", fast_forward=False)
+
+
+def holding(program: WarpProgram, on: Machine) -> Machine:
+    """Return the machine with SMs enough for a cluster of the program."""
+    return on if on.sms >= program.cluster_size else on.replace(sms=program.cluster_size)
 
 
 @functools.cache

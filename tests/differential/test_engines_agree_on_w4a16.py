@@ -10,8 +10,7 @@ import pytest
 from agreement import differences
 from heddle.ir.warp_text import parse_program, print_program
 from heddle.ir.warp_verify import verify
-from heddle.kernels.gemm.sm80_fiber_config import FiberGemm80Config
-from heddle.kernels.w4a16 import sm90_fiber_config, sm100_fiber_config
+from heddle.kernels.w4a16 import sm80_fiber_config, sm90_fiber_config, sm100_fiber_config
 from heddle.kernels.w4a16.shape import W4Config
 from heddle.pipeline import compile_kernel
 from heddle.sim import simulate
@@ -19,12 +18,11 @@ from heddle.sim.reference import simulate_reference
 from heddle.study.requests import request
 
 TODAY = W4Config(tile_m=32, tile_n=128, stages=3, warps=4)
-NATIVE = FiberGemm80Config(tile_m=64, tile_n=64, stages=2)
 SIZES = {"m": 20, "n": 136, "k": 256}
 
 
 CONFIGS: dict[str, Any] = {
-    "a100": NATIVE,
+    "a100": sm80_fiber_config.FiberW480Config(tile_m=64, tile_n=64, stages=2),
     "h100": sm90_fiber_config.Turned90Config(tokens=64, stages=2, groups=2),
     "b200": sm100_fiber_config.Turned100Config(tokens=64, stages=2),
 }
