@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -90,32 +91,45 @@ def synthesise_units(
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Map the units to the cells of a library: cells and area, before layout."""
-    from heddle.cost.synth import NETLISTS, library, synthesise
+    """Map the units to the cells of a library: cells, area and timing at the paper's clock, before layout."""
+    from heddle.cost.blocks import block_named, blocks
+    from heddle.cost.synth import Flow, library, synthesise
     from heddle.cost.tools import YOSYS, need
-    from heddle.cost.verilog import parameters_of, sources
-    from heddle.errors import unknown_name
+    from heddle.cost.unit_cost import CLOCK_GHZ, cost_of
+    from heddle.cost.verilog import sources
     from heddle.machine import machine, with_fiber
 
     check_outputs(json=json_file)
-    for name in units or ():
-        if name not in NETLISTS:
-            raise unknown_name("unit to synthesise", name, NETLISTS)
+    target = with_fiber(machine(gpu))
+    named = [block_named(name, target) for name in units or blocks(target)]
     need([YOSYS], "synthesis")
-    cells, target = library(liberty), with_fiber(machine(gpu))
-    rows = []
+    flow, rows = Flow(tuple(sources()), library(liberty)), []
     with progress("mapping") as report:
-        for done, name in enumerate(units or NETLISTS):
-            report(done, len(units or NETLISTS), name)
-            rows.append(asdict(synthesise(name, sources(), parameters_of(target, name), cells, prove)))
-    data = {"gpu": gpu, "liberty": cells.name, "netlists": rows}
-    emit(data, json_file, lambda out: _show_netlists(rows, cells.name, out))
+        for done, block in enumerate(named):
+            report(done, len(named), block.name)
+            netlist = synthesise(block.module, block.parameters, flow, prove)
+            by_cell = Counter(one.kind for one in netlist.cells.values())
+            row = asdict(cost_of(netlist)) | {"unit": block.name, "copies": block.copies, "by_cell": dict(by_cell)}
+            rows.append(row)
+    data = {"gpu": gpu, "liberty": flow.liberty.name, "clock_ghz": CLOCK_GHZ, "netlists": rows}
+    emit(data, json_file, lambda out: _show_netlists(rows, flow.liberty.name, out))
 
 
 def _show_netlists(rows: list[dict[str, Any]], cells: str, out: Console) -> None:
+    from rich.table import Table
+
+    table = Table("unit", *("an SM has", "cells", "buffers", "area", "flops", "arrival ps", "slack ps", "stages"))
+    for column in table.columns[1:]:
+        column.justify = "right"
     for row in rows:
-        out.print(f"{row['unit']}: {row['cells']} cells, area {row['area']:.1f}, of it flops {row['flop_area']:.1f}")
-    out.print(f"cells of {cells}; areas in its unit (square micrometres), before layout: no wires, no clock tree")
+        times = (f"{row['arrival_ps']:.0f}", f"{row['slack_ps']:.0f}", str(row["stages"]))
+        areas = (f"{row['area']:.1f}", f"{row['flop_area']:.1f}")
+        table.add_row(row["unit"], *(str(row[name]) for name in ("copies", "cells", "buffers")), *areas, *times)
+    out.print(table)
+    out.print(
+        f"cells of {cells}; area of one in its unit (square micrometres). Slack of a period at 2.5 GHz, with a tenth "
+        "of it before and after the unit; stages of pipeline that meet it. Before layout: no wires, no clock tree."
+    )
 
 
 def _show_proofs(rows: list[dict[str, Any]], out: Console) -> None:
