@@ -167,7 +167,7 @@ def test_codebooks_in_shared_memory_are_copied_once_for_all_tiles() -> None:
 
 
 BARRIERS: dict[str, dict[str, Any]] = {
-    "gemm": {**PHASED, "m": 64, "n": 64, "stages": 2},
+    "gemm": {**PHASED, "m": 64, "n": 192, "stages": 2},
     "w4a16": {**W4_PHASED, "m": 64, "n": 256, "k": 512},
 }
 
