@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cubins import small_cubin
+from cubins import EXIT, NOP, small_cubin
 from heddle.cli import main
+
+UNKNOWN = 0x000FE20000000000_000000040500701F  # opcode 0x01f: no architecture has it
 
 
 @pytest.fixture
@@ -45,7 +47,16 @@ def test_show_has_resources_controls_and_lines(cubin: Path, capsys: pytest.Captu
     (kernel,) = data["kernels"]  # type: ignore[misc]
     assert kernel["resources"]["registers"] == 24
     first = kernel["instructions"][0]
-    assert (first["offset"], first["control"], first["line"]) == (0, "W------ R- W- - S01 ----", "k.cu:10")
+    assert (first["offset"], first["control"], first["line"]) == (0, "[B------:R-:W-:-:S01]", "k.cu:10")
+
+
+def test_show_prints_texts_and_counts_unknown_opcodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.cubin"
+    path.write_bytes(small_cubin([0x000FE20000000000_00000004050C7221, UNKNOWN, EXIT, *[NOP] * 4]))
+    (kernel,) = answer(capsys, "show", str(path))["kernels"]  # type: ignore[misc]
+    texts = [one["text"] for one in kernel["instructions"]]
+    assert (kernel["raw"], texts) == (1, ["FADD R12, R5, R4", f".word 0x{UNKNOWN:032x}", "EXIT"])
+    assert kernel["instructions"][1]["live"] == kernel["resources"]["registers"]
 
 
 def test_summary_counts_every_instruction(cubin: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +73,7 @@ def test_summary_counts_every_instruction(cubin: Path, capsys: pytest.CaptureFix
         (["check", "--summary", "missing"], "is no folder"),
         (["show", "{cubin}", "--kernel", "kk"], "unknown kernel 'kk'"),
         (["patch", "{cubin}", "-o", "{cubin}/x"], "does not exist"),
-        (["check", "{cubin}", "--judge"], "--original"),
+        (["check", "{cubin}", "--summary", "{cubin}"], "either a cubin or --summary"),
     ],
 )
 def test_bad_use_is_one_message(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heddle.cli.common import JsonFile, check_outputs, emit, progress
+from heddle.cli.sass_print import bound, show_claims, show_differences, show_kernels
 from heddle.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heddle.isa.claims import Claims
+    from heddle.isa.cubin.cubin import Cubin
 
 app = typer.Typer(
     help="Machine code of real GPUs (cubins): show, check, and make it run on FIBER hardware.",
@@ -22,7 +24,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 File = Annotated[Path, typer.Argument(help="A cubin.")]
-MOST_SHOWN = 20
 
 
 @app.command(epilog="Example: heddle sass show kernel.cubin --kernel saxpy --json -")
@@ -40,17 +41,7 @@ def show(
     kernels = [cubin.kernel(kernel)] if kernel else list(cubin.kernels)
     rows = [kernel_row(cubin, one) for one in kernels]
     data = {"file": str(file), "architecture": f"sm_{cubin.sm}", "kernels": rows}
-    emit(data, json_file, lambda out: _show_kernels(rows, out))
-
-
-def _show_kernels(rows: list[dict[str, Any]], out: Console) -> None:
-    for row in rows:
-        needs = ", ".join(f"{name} {value}" for name, value in row["resources"].items() if value is not None)
-        out.print(f"{row['kernel']}: {needs}", soft_wrap=True)
-        for one in row["instructions"]:
-            line = f"  // {one['line']}" if one["line"] else ""
-            live = "?" if one["live"] is None else one["live"]
-            out.print(f"  {one['offset']:05x}  {one['control']}  {live:>3}  {one['text']}{line}", soft_wrap=True)
+    emit(data, json_file, lambda out: show_kernels(rows, out))
 
 
 @app.command(epilog="Example: heddle sass check patched.cubin --original kernel.cubin")
@@ -60,7 +51,10 @@ def check(
         Path | None, typer.Option("--original", metavar="FILE", help="The cubin that FILE was made from.")
     ] = None,
     judge: Annotated[
-        bool, typer.Option("--judge", help="Compare by NVIDIA's disassembler too (extra `sass`).")
+        bool,
+        typer.Option(
+            "--judge", help="By NVIDIA's disassembler (extra `sass`): registers, live ones, and what --original says."
+        ),
     ] = False,
     summary: Annotated[
         Path | None, typer.Option("--summary", metavar="DIR", help="Report on all cubins below a folder instead.")
@@ -69,25 +63,57 @@ def check(
     json_file: JsonFile = None,
 ) -> None:
     """Check a cubin: the 13 bits, live registers; with --original, that it is the same program but for FIBER code."""
+    from heddle.isa.cubin.cubin import read_cubin
+    from heddle.isa.cubin.report import cubins_below
+
     check_outputs(json=json_file)
     if (file is None) == (summary is None):
         raise UserError("give either a cubin or --summary DIR", hint="heddle sass check --summary DIR")
     if summary is not None:
-        _check_folder(summary, json_file)
+        if judge:
+            _judge_life(cubins_below(summary), str(summary), json_file)
+        else:
+            _check_folder(cubins_below(summary), json_file)
         return
     assert file is not None
-    if original is not None or judge:
+    if original is not None:
         _check_patch(file, original, judge, json_file)
+    elif judge:
+        _judge_life([read_cubin(file)], str(file), json_file)
     else:
         _check_file(file, above, json_file)
 
 
-def _check_folder(folder: Path, json_file: str | None) -> None:
+def _check_folder(cubins: Iterable[Cubin], json_file: str | None) -> None:
     from heddle.isa.claims import claims_row
-    from heddle.isa.cubin.report import claims_of, cubins_below
+    from heddle.isa.cubin.report import claims_of
 
-    found = claims_of(cubins_below(folder))
-    emit({"summary": [claims_row(one) for one in found.values()]}, json_file, lambda out: _show_claims(found, out))
+    found = claims_of(cubins)
+    emit({"summary": [claims_row(one) for one in found.values()]}, json_file, lambda out: show_claims(found, out))
+
+
+def _judge_life(cubins: Iterable[Cubin], what: str, json_file: str | None) -> None:
+    """Hold registers read and written, and live ones, against NVIDIA's disassembler. Exit code 1 where they differ."""
+    from heddle.isa.cubin.life_judge import LifeVerdict, judge_life
+
+    total = LifeVerdict()
+    with progress("life ranges") as report:
+        for done, cubin in enumerate(cubins):
+            report(done, 0, cubin.what)
+            total.add(judge_life(cubin))
+    data = {"judged": what, "sections": total.sections, "instructions": total.instructions, "raw": total.raw,
+            "role_differences": total.roles, "life_differences": total.live}  # fmt: skip
+
+    def show_all(out: Console) -> None:
+        show_differences([*total.roles, *total.live], out)
+        out.print(
+            f"{total.instructions} instructions in {total.sections} sections of code, {total.raw} of unknown opcodes: "
+            f"registers differ in {len(total.roles)}, live registers in {len(total.live)}"
+        )
+
+    emit(data, json_file, show_all)
+    if total.roles or total.live:
+        raise typer.Exit(1)
 
 
 def _check_file(file: Path, above: int, json_file: str | None) -> None:
@@ -106,13 +132,13 @@ def _check_file(file: Path, above: int, json_file: str | None) -> None:
     def show_all(out: Console) -> None:
         from rich.table import Table
 
-        _show_claims(claims, out)
+        show_claims(claims, out)
         table = Table("kernel", "instructions", "most live registers", f"share above {above}")
         for one in pressures:
-            share = "-" if one.share is None else f"{one.share:.1%}"
-            most = "opcodes not known" if one.most is None else str(one.most)
-            table.add_row(one.kernel, str(one.instructions), most, share)
+            table.add_row(one.kernel, str(one.instructions), str(one.most), f"{one.share:.1%}")
         out.print(table)
+        if raw := sum(one.raw for one in pressures):
+            out.print(bound(raw), soft_wrap=True)
 
     rows = [pressure_row(one, above) for one in pressures]
     emit(
@@ -122,55 +148,15 @@ def _check_file(file: Path, above: int, json_file: str | None) -> None:
     )
 
 
-def _show_claims(found: dict[str, Claims], out: Console) -> None:
-    from rich.table import Table
-
-    from heddle.isa.claims import VERDICTS
-
-    for claims in found.values():
-        taken = f"{claims.paper_bits_taken / max(claims.instructions, 1):.1%}"
-        out.print(
-            f"{claims.architecture}: {claims.instructions} instructions; bits 99:87 of the paper are taken in {taken}"
-        )
-        for verdict in VERDICTS:
-            count = claims.verdicts[verdict]
-            out.print(f"  {verdict}: {count} ({count / max(claims.instructions, 1):.1%})")
-        for limit, count in claims.limits.most_common():
-            out.print(f"  limit: {limit}: {count}")
-        for (name, bit), count in claims.set_bits.most_common(MOST_SHOWN):
-            out.print(f"  bit {bit} is set in {count} {name}")
-        if claims.unknown:
-            codes = ", ".join(f"{code:#x}: {count}" for code, count in claims.unknown.most_common(MOST_SHOWN))
-            out.print(f"  opcodes not known: {codes}")
-        table = Table("instruction", "number", "source slots", "bits of use", "limit")
-        for name, count in claims.names.most_common(MOST_SHOWN):
-            one = claims.by_name[name]
-            table.add_row(name, str(count), one.slots or "-", _ranges(one.bits), one.limit)
-        out.print(table)
-
-
-def _ranges(bits: tuple[int, ...]) -> str:
-    """Return bits as ranges, such as 94:92 104."""
-    parts: list[list[int]] = []
-    for bit in bits:
-        if parts and bit == parts[-1][-1] + 1:
-            parts[-1].append(bit)
-        else:
-            parts.append([bit])
-    return " ".join(f"{part[-1]}:{part[0]}" if len(part) > 1 else str(part[0]) for part in parts) or "-"
-
-
 def _kernels(count: int) -> str:
     return "1 kernel" if count == 1 else f"{count} kernels"
 
 
-def _check_patch(file: Path, original: Path | None, judge: bool, json_file: str | None) -> None:
+def _check_patch(file: Path, original: Path, judge: bool, json_file: str | None) -> None:
     from heddle.isa.cubin.compare import compare
     from heddle.isa.cubin.cubin import read_cubin
     from heddle.isa.cubin.judge import judge as by_nvidia
 
-    if original is None:
-        raise UserError("--judge compares with the cubin that FILE was made from", hint="--original FILE")
     before, after = read_cubin(original), read_cubin(file)
     differences, judged = compare(before, after), None
     if judge:
@@ -180,10 +166,7 @@ def _check_patch(file: Path, original: Path | None, judge: bool, json_file: str 
     data = {"file": str(file), "original": str(original), "differences": differences, "judged_by_nvidia": judged}
 
     def show_all(out: Console) -> None:
-        for one in differences[:MOST_SHOWN]:
-            out.print(one, soft_wrap=True)
-        if len(differences) > MOST_SHOWN:
-            out.print(f"and {len(differences) - MOST_SHOWN} more")
+        show_differences(differences, out)
         by = f"; NVIDIA's disassembler read {judged['instructions']} instructions" if judged else ""
         out.print(f"{_kernels(len(before.kernels))}, {len(differences)} differences beside FIBER instructions{by}")
 

@@ -29,7 +29,7 @@ NAMES = {
     0x37: "CUDA_API_VERSION", 0x38: "NUM_MBARRIERS", 0x39: "MBARRIER_INSTR_OFFSETS", 0x40: "INSTR_REG_MAP",
     0x41: "RESERVED_SMEM_USED", 0x44: "UNUSED_LOAD_BYTE_OFFSET", 0x46: "SYSCALL_OFFSETS", 0x4A: "VRC_CTA_INIT_COUNT",
     0x4C: "NUM_BARRIERS", 0x4F: "AT_ENTRY_FRAGMENTS", 0x50: "SPARSE_MMA_MASK", 0x51: "TCGEN05_1CTA_USED",
-    0x55: "ANNOTATIONS",
+    0x54: "REG_RECONFIG", 0x55: "ANNOTATIONS",
 }  # fmt: skip
 LISTS = frozenset((0x1C, 0x1D, 0x25, 0x27, 0x28, 0x31, 0x46))
 """Attributes whose payload is a list of 32-bit offsets."""
@@ -38,7 +38,7 @@ FIELDS = {0x39: (16, 0), 0x55: (8, 4), 0x40: (12, 0), 0x2E: (12, 0), 0x44: (8, 0
 WITHOUT_OFFSETS = frozenset(
     (
         *(0x01, 0x04, 0x05, 0x0A, 0x0F, 0x10, 0x11, 0x12, 0x17, 0x19, 0x1B, 0x1E, 0x23, 0x29, 0x2F, 0x35, 0x36, 0x37),
-        *(0x38, 0x3D, 0x3E, 0x3F, 0x41, 0x4A, 0x4C, 0x4F, 0x50, 0x51, 0x5F, 0x66, 0x6B, 0x6D),
+        *(0x38, 0x3D, 0x3E, 0x3F, 0x41, 0x4A, 0x4C, 0x4F, 0x50, 0x51, 0x54, 0x5F, 0x66, 0x6B, 0x6D),
     )
 )
 """Attributes seen, or named, that hold no offset of an instruction."""
@@ -107,6 +107,11 @@ def moved(attribute: Attribute, place: Place) -> Attribute:
         numbers[index] = place(numbers[index])
     tail = attribute.payload[len(numbers) * 4 :]
     return Attribute(attribute.form, attribute.code, struct.pack(f"<{len(numbers)}I", *numbers) + tail)
+
+
+def holds_offsets(attribute: Attribute) -> bool:
+    """Return whether the attribute is known to hold offsets of instructions."""
+    return attribute.code in LISTS or attribute.code in FIELDS or attribute.code == INDIRECT_BRANCHES
 
 
 def offset_positions(attribute: Attribute) -> list[int]:

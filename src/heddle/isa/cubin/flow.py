@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heddle.errors import UserError
 from heddle.isa.codec import Decoded, decode
@@ -12,12 +15,13 @@ from heddle.isa.cubin import attributes
 from heddle.isa.cubin.branches import branches
 from heddle.isa.cubin.cubin import Cubin, opcodes
 from heddle.isa.cubin.relink import indirect_targets
-from heddle.isa.cubin.resources import kernel_attributes
+from heddle.isa.cubin.resources import kernel_attributes, resources
 from heddle.isa.instruction import Kind
-from heddle.isa.liveness import Convention, Flow, guards_of, register_sets, registers
+from heddle.isa.liveness import SIZES, Convention, Flow, guards_of, register_sets, registers
 from heddle.isa.words import WORD_BYTES, get
 
 EXIT, BRANCH, BRANCH_UNIFORM, BRANCH_DIVERGED, RETURN, INDIRECT = 0x94D, 0x947, 0x1547, 0x1947, 0x950, 0x949
+MEETING = 0x945  # BSSY: its target is where paths meet again
 JUMPS = (BRANCH, BRANCH_UNIFORM, BRANCH_DIVERGED)
 CALLS = (0x943, 0x944, 0x343, 0x344)
 """CALL.ABS and CALL.REL, by immediate and by register."""
@@ -30,12 +34,14 @@ _CALL_WRITES = (
     | registers(Kind.GPR, 3, 13)
     | registers(Kind.PREDICATE, 0, 7)
     | registers(Kind.UNIFORM, 4, 32)
+    | registers(Kind.UNIFORM_PREDICATE, 0, 7)
 )
+_KEPT = registers(Kind.GPR, 16, 16) | sum(registers(Kind.GPR, first, 4) for first in range(36, 252, 8))
 NVIDIA = Convention(
     guarded_ends=True,
     call_reads=registers(Kind.GPR, 0, 2),
     call_writes=_CALL_WRITES,
-    return_reads=registers(Kind.GPR, 1, 2) | registers(Kind.GPR, 16, 239),
+    return_reads=registers(Kind.GPR, 1, 2) | _KEPT,
     exit_reads=STACK_POINTER,
 )
 """What nvdisasm -plr assumes: every function keeps to CUDA's calling convention, also those inside one kernel."""
@@ -44,9 +50,16 @@ EXACT = Convention(exit_reads=STACK_POINTER)
 
 
 def flow_of(cubin: Cubin, section: int, convention: Convention) -> tuple[Decoded, Flow]:
-    """Return a section of code decoded, and its flow. Raises UserError where a jump's targets are not known."""
+    """Return a section of code decoded, and its flow. Raises UserError where a jump's targets are not known.
+
+    An instruction that the opcode table does not know is taken to read every register, so that nothing is missed.
+    """
     decoded = decode(cubin.words(section), cubin.architecture)
     reads, writes = register_sets(decoded.uses()), register_sets(decoded.definitions())
+    if (raw := raw_instructions(decoded)).size:
+        every = reduce(or_, (*reads, *writes), _allocated(cubin, section))
+        for index in raw.tolist():
+            reads[index] = every
     found = branches(decoded.words, cubin.architecture)
     targets = dict(zip(found.index.tolist(), (found.target // WORD_BYTES).tolist(), strict=True))
     codes: list[int] = opcodes(decoded.words).tolist()
@@ -68,8 +81,20 @@ def flow_of(cubin: Cubin, section: int, convention: Convention) -> tuple[Decoded
             plain[index] = targets[index]
         passes = bool(guards[index]) or decided[index] or (code in CALLS and not led)
         successors[index] = [*led, index + 1] if passes else led
+    meetings = {target for index, target in targets.items() if codes[index] == MEETING}
     inside = [[one for one in dict.fromkeys(after) if 0 <= one < len(codes)] for after in successors]
-    return decoded, Flow(reads, writes, guards, inside, plain, _starts(cubin, section))
+    return decoded, Flow(reads, writes, guards, inside, plain, _starts(cubin, section) | meetings)
+
+
+def raw_instructions(decoded: Decoded) -> NDArray[np.intp]:
+    """Return the instructions that the opcode table does not know."""
+    return np.flatnonzero(decoded.form < 0)
+
+
+def _allocated(cubin: Cubin, section: int) -> int:
+    """Return the vector registers that the kernels of a section are given."""
+    given = (resources(cubin, kernel).registers or 0 for kernel in cubin.kernels if kernel.section == section)
+    return registers(Kind.GPR, 0, min(max(given, default=0), SIZES[Kind.GPR]))
 
 
 def _decided(decoded: Decoded) -> list[bool]:
@@ -84,12 +109,13 @@ def _decided(decoded: Decoded) -> list[bool]:
 
 
 def _starts(cubin: Cubin, section: int) -> frozenset[int]:
-    """Return the instructions that attributes list: nvdisasm puts labels there, which begin blocks."""
+    """Return the instructions that attributes name: nvdisasm puts labels there, which begin regions."""
     found: set[int] = set()
     for kernel in cubin.kernels:
         for one in kernel_attributes(cubin, kernel) if kernel.section == section else ():
-            if one.code in attributes.LISTS:
-                found.update(number // WORD_BYTES for number in one.numbers())
+            if attributes.holds_offsets(one):
+                numbers = one.numbers()
+                found.update(numbers[at] // WORD_BYTES for at in attributes.offset_positions(one))
     return frozenset(found)
 
 

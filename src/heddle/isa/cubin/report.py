@@ -11,26 +11,29 @@ from heddle.errors import UserError
 from heddle.isa.claims import Claims
 from heddle.isa.codec import decode
 from heddle.isa.cubin.cubin import Cubin, Function, read_cubin
-from heddle.isa.cubin.flow import EXACT, flow_of
+from heddle.isa.cubin.flow import EXACT, flow_of, raw_instructions
 from heddle.isa.liveness import count_of, live_sets
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Live vector registers of one kernel: the most at one instruction, and how many have more than a limit.
+    """Live vector registers of one kernel: the most at one instruction, and how many instructions have more than a
+    limit.
 
-    Both are None where the tables do not know every opcode: what the others read and write would be missing.
+    Both are upper bounds where the table does not know some opcodes (`raw` instructions): they are taken to read every
+    register.
     """
 
     kernel: str
     instructions: int
-    most: int | None
-    above: int | None
+    raw: int
+    most: int
+    above: int
 
     @property
-    def share(self) -> float | None:
+    def share(self) -> float:
         """The share of the instructions that have more live registers than the limit."""
-        return None if self.above is None else self.above / max(self.instructions, 1)
+        return self.above / max(self.instructions, 1)
 
 
 def claims_of(cubins: Iterable[Cubin]) -> dict[str, Claims]:
@@ -46,10 +49,9 @@ def claims_of(cubins: Iterable[Cubin]) -> dict[str, Claims]:
 def pressure_of(cubin: Cubin, kernel: Function, limit: int) -> Pressure:
     """Return the live registers of one kernel, with the functions in its section."""
     decoded, flow = flow_of(cubin, kernel.section, EXACT)
-    if (decoded.form < 0).any():
-        return Pressure(kernel.name, len(decoded), None, None)
     counts = [count_of(live) for live in live_sets(flow, EXACT)]
-    return Pressure(kernel.name, len(counts), max(counts, default=0), sum(count > limit for count in counts))
+    above, raw = sum(count > limit for count in counts), raw_instructions(decoded).size
+    return Pressure(kernel.name, len(counts), raw, max(counts, default=0), above)
 
 
 def cubins_below(folder: Path) -> Iterator[Cubin]:
@@ -67,6 +69,7 @@ def pressure_row(pressure: Pressure, limit: int) -> dict[str, Any]:
     return {
         "kernel": pressure.kernel,
         "instructions": pressure.instructions,
+        "raw": pressure.raw,
         "most_live_registers": pressure.most,
         f"share_above_{limit}": pressure.share,
     }
