@@ -2,25 +2,30 @@
 
 import random
 import resource
-import subprocess
-import sys
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubins import KERNELS, own_cubin, small_cubin
+from cubins import own_cubin, small_cubin
 from heddle.errors import UserError
 from heddle.isa.cubin.compare import compare
 from heddle.isa.cubin.cubin import parse_cubin
 from heddle.isa.cubin.lines import read_lines
 from heddle.isa.cubin.note import read_note
 from heddle.isa.cubin.patch import patch_entry
+from heddle.isa.cubin.report import claims_of, pressure_of
 from heddle.isa.cubin.resources import resources
 
 ORIGINAL = small_cubin()
-MUTATIONS, LIMIT_BYTES = 10_000, 200 << 20
+MUTATIONS, OF_SMALL, OF_OWN = 10_000, 8_000, 500
+"""Small cubins have every kind of table and take a fortieth of the time."""
+DAMAGED = (("control", "sm_80"), ("memory", "sm_90a"), ("wgmma", "sm_90a"), ("tcgen05", "sm_100a"))
+LIMIT_BYTES, LIMIT_S = 200 << 20, 10.0
 
 
 def use(data: bytes) -> None:
@@ -28,6 +33,8 @@ def use(data: bytes) -> None:
     cubin = parse_cubin(data)
     for kernel in cubin.kernels:
         resources(cubin, kernel)
+        pressure_of(cubin, kernel, 128)
+    claims_of([cubin])
     read_lines(cubin)
     read_note(cubin)
     compare(cubin, parse_cubin(patch_entry(cubin, 64).data))
@@ -67,34 +74,73 @@ def test_random_bytes_are_refused(data: bytes) -> None:
     assert not outcome(data)
 
 
+@settings(deadline=None)  # the first that decodes loads the opcode table
 @given(st.integers(0, 2**32))
 def test_a_damaged_small_cubin_is_refused_or_used(seed: int) -> None:
     outcome(mutated(ORIGINAL, random.Random(seed)))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)  # half a minute on an idle machine
-@pytest.mark.parametrize(("name", "architecture"), KERNELS)
-def test_damaged_cubins_of_own_kernels_end_in_an_error(name: str, architecture: str) -> None:
-    path = own_cubin(name, architecture)
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_cubin_damage as t; "
-    code += f"t.run({str(path)!r}, {-(-MUTATIONS // len(KERNELS))})"
-    environment = {"PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
-def run(path: str, count: int) -> None:
-    """Use so many damaged copies of a file, with no more memory than the limit beyond what the first use took."""
-    data = Path(path).read_bytes()
-    use(data)
+@contextmanager
+def limits() -> Iterator[None]:
+    """Give the process 200 MB more memory than it has, and each mutation ten seconds of work, while the block runs."""
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + LIMIT_BYTES, taken + LIMIT_BYTES))
-    draw = random.Random(path.rpartition("/")[2])
-    for index in range(count):
-        damaged = mutated(data, draw)
-        try:
-            outcome(damaged)
-        except BaseException:
-            print(f"mutation {index} of {path}", file=sys.stderr)
-            raise
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + LIMIT_BYTES, hard))
+    before = signal.signal(signal.SIGVTALRM, hangs)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def hangs(*_: object) -> None:
+    """Stop work that does not end."""
+    raise TimeoutError(f"no end after {LIMIT_S} s of work")
+
+
+def damage(data: bytes, count: int, name: str) -> tuple[int, int]:
+    """Use so many damaged copies of a file; return how many were refused and how many were used."""
+    use(data)
+    draw, outcomes = random.Random(name), [0, 0]
+    with limits():
+        for index in range(count):
+            signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
+            try:
+                outcomes[outcome(mutated(data, draw))] += 1
+            except BaseException as error:
+                error.add_note(f"mutation {index} of {name}")
+                raise
+    return outcomes[0], outcomes[1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)  # three minutes on an idle machine
+def test_ten_thousand_damaged_cubins_end_in_an_error_or_are_used() -> None:
+    files = {f"{name}.{sm}": own_cubin(name, sm).read_bytes() for name, sm in DAMAGED}
+    files["small"] = ORIGINAL
+    counts = [damage(data, OF_SMALL if name == "small" else OF_OWN, name) for name, data in files.items()]
+    assert sum(map(sum, counts)) >= MUTATIONS
+    assert all(refused > 0 and used > 0 for refused, used in counts)
+
+
+def forever(_: bytes) -> bool:
+    """Work without end."""
+    while True:
+        pass
+
+
+def wasteful(_: bytes) -> bool:
+    """Take more memory than is allowed."""
+    return bool(bytearray(2 * LIMIT_BYTES))
+
+
+@pytest.mark.parametrize(("broken", "error"), [(forever, TimeoutError), (wasteful, MemoryError)])
+def test_a_hang_and_too_much_memory_are_found(
+    broken: Callable[[bytes], bool], error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "LIMIT_S", 0.05)
+    monkeypatch.setitem(globals(), "outcome", broken)
+    with pytest.raises(error):
+        damage(ORIGINAL, 1, "small")
