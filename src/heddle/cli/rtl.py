@@ -132,6 +132,58 @@ def _show_netlists(rows: list[dict[str, Any]], cells: str, out: Console) -> None
     )
 
 
+@app.command(name="report", epilog="Example: heddle rtl report --liberty my7nm.lib --wire-um 50")
+def report_costs(
+    gpu: Gpu = GPU,
+    liberty: Annotated[
+        Path | None, typer.Option("--liberty", metavar="FILE", help="Cells of 7 nm; without it osu018, scaled.")
+    ] = None,
+    wire_um: Annotated[
+        float, typer.Option("--wire-um", metavar="X", min=0, help="Length of the wires of a crossbar's word.")
+    ] = 100.0,
+    load: Annotated[
+        float, typer.Option("--load", metavar="X", min=0, max=1, help="Share of the events of a full cycle.")
+    ] = 1.0,
+    json_file: JsonFile = None,
+) -> None:
+    """The cost of FIBER's units in an SM: area, power, latency, beside the paper's totals."""
+    from heddle.cost.measure import measure
+    from heddle.cost.synth import OSU018, library
+    from heddle.cost.table import Assumptions, table
+    from heddle.cost.tools import YOSYS, need
+    from heddle.machine import machine, with_fiber
+
+    check_outputs(json=json_file)
+    need([YOSYS], "synthesis")
+    target, cells = with_fiber(machine(gpu)), library(liberty)
+    with progress("measuring") as report:
+        measured = measure(target, cells, report)
+    node = "180" if cells.name == OSU018.name else "7"
+    data = table(measured, target, Assumptions(wire_um=wire_um, load=load, node=node))
+    emit({"gpu": gpu, **data}, json_file, lambda out: _show_report(data, out))
+
+
+def _show_report(data: dict[str, Any], out: Console) -> None:
+    from rich.table import Table
+
+    table = Table("unit", *("area um2", "power mW", "of it clock", "arrival ps", "slack ps", "stages"))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in (*data["rows"], *data["bitmap"], *data["others"]):
+        power = "" if row.get("storage") == "sram" else f"{row['power_mw']:.2f}"
+        area = f"{row['area_um2']:.0f}" if "area_um2" in row else ""
+        times = [f"{row[name]:.0f}" if name in row else "" for name in ("arrival_ps", "slack_ps", "stages")]
+        table.add_row(row["unit"], area, power, f"{row['clock_mw']:.2f}" if row.get("clock_mw") else "", *times)
+    out.print(table)
+    for name, total in {**data["totals"], "the paper": data["paper"]}.items():
+        power = f"{total['power_mw']:.2f} mW ({total['power_share']:.2%})"
+        bits = f" with bits in {name}" if name in data["totals"] else ", the paper (shares: under)"
+        without = ", without power of the bits" if name == "sram" else ""
+        out.print(f"in all{bits}: {total['area_mm2']:.4f} mm2 ({total['area_share']:.2%} of an SM), {power}{without}")
+    for note in data["notes"]:
+        out.print(f"- {note}")
+
+
 def _show_proofs(rows: list[dict[str, Any]], out: Console) -> None:
     for row in rows:
         if row["right"]:
