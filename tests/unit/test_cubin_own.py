@@ -25,6 +25,7 @@ def test_nothing_but_the_inserted_instruction_differs(name: str, architecture: s
     assert verdict.differences == []
     assert verdict.instructions > 300
     assert verdict.references > 5
+    assert verdict.lines > 250
 
 
 @pytest.mark.parametrize(("name", "architecture"), KERNELS)

@@ -152,8 +152,8 @@ DAMAGE = {
     "an address in a relocation": (".rela.text.k", relocation("addend")),
     "an exit": (".nv.info.k", lambda one: one.with_data(one.data[:4] + b"\x30" + one.data[5:])),
     "an attribute": (".nv.info.k", lambda one: one.with_data(one.data[:14] + b"\x80" + one.data[15:])),
-    "a line": (".debug_line", lambda one: one.with_data(one.data.replace(b"\x03\x09\x01", b"\x03\x08\x01"))),
-    "the place of a line": (".rela.debug_line", lambda one: one.with_data(one.data[:-8] + bytes(8))),
+    "a line": (".debug_line", lambda one: one.with_data(one.data.replace(b"\x03\x09\x02", b"\x03\x08\x02"))),
+    "the place of a line": (".rela.debug_line", lambda one: one.with_data(one.data[:-8] + b"\x10" + bytes(7))),
     "registers": (".nv.info", lambda one: one.with_data(one.data[:-4] + b"\x20\0\0\0")),
     "the size of shared memory": (".nv.shared.k", lambda one: replace(one, alignment=32)),
 }

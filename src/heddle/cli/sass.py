@@ -162,7 +162,7 @@ def _check_patch(file: Path, original: Path, judge: bool, json_file: str | None)
     if judge:
         verdict = by_nvidia(before, after)
         differences += verdict.differences
-        judged = {"instructions": verdict.instructions, "references": verdict.references}
+        judged = {"instructions": verdict.instructions, "references": verdict.references, "lines": verdict.lines}
     data = {"file": str(file), "original": str(original), "differences": differences, "judged_by_nvidia": judged}
 
     def show_all(out: Console) -> None:

@@ -1,4 +1,4 @@
-"""NVIDIA's disassembler as the judge of a patched cubin: every instruction, label and call is still the same.
+"""NVIDIA's disassembler as the judge of a patched cubin: every instruction, label, call and line is still the same.
 
 Instruction i of the original must be instruction i of the new code without its FIBER instructions, where every
 reference to a label stands for the instruction that it leads to.
@@ -30,6 +30,7 @@ class Verdict:
     kernels: int = 0
     instructions: int = 0
     references: int = 0
+    lines: int = 0
     differences: list[str] = field(default_factory=list)
 
     @property
@@ -42,6 +43,7 @@ class Verdict:
         self.kernels += other.kernels
         self.instructions += other.instructions
         self.references += other.references
+        self.lines += other.lines
         self.differences += other.differences
 
 
@@ -88,6 +90,7 @@ def judge(original: Cubin, patched: Cubin) -> Verdict:
         new_side = _Side(new, _numbers(len(new.texts), inserted.get(section, set())), everywhere[1])
         _compare_text(section, old_side, new_side, set(returns), verdict)
         _compare_labels(section, old_side, new_side, verdict)
+        _compare_lines(section, old_side, new_side, verdict)
     return verdict
 
 
@@ -147,3 +150,12 @@ def _compare_labels(section: str, old: _Side, new: _Side, verdict: Verdict) -> N
         number = new.number(at)
         if (index == 0 and at != 0) or (index and number != old.numbers[index]):
             verdict.differences.append(f"{section}: {label} was at instruction {index}, is at {at}")
+
+
+def _compare_lines(section: str, old: _Side, new: _Side, verdict: Verdict) -> None:
+    """The source line of each instruction, where there is one, is the same."""
+    lines = {number: line for number, line in zip(new.numbers, new.listing.lines, strict=True) if number >= 0}
+    for index, line in enumerate(old.listing.lines):
+        verdict.lines += bool(line)
+        if index in lines and lines[index] != line and old.listing.texts[index] != NOP:
+            verdict.differences.append(f"{section}, instruction {index}: line {line!r} became {lines[index]!r}")

@@ -146,7 +146,8 @@ class _Rewriter:
         self.moved.places[at] = new_at
         if self.code:
             self.old = self.code.start
-            self.new = self.moved.addresses[at] = self.code.place(self.old)
+            # nvdisasm knows the lines of a section by a sequence that begins where the section does
+            self.new = self.moved.addresses[at] = self.code.place(self.old) if self.old else 0
 
     def _wanted(self, old: int) -> int:
         return self.code.place(old) if self.code else old
