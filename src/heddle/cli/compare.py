@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,9 @@ from heddle.cli.common import (
 )
 from heddle.errors import UserError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 ALL = "heddle compare --all"
 """Stands in the marks of a page that has its tables."""
 EXAMPLE = "heddle compare attention --gpu h100 --ablate"
@@ -38,6 +41,9 @@ def command(
     ablate: Annotated[bool, typer.Option("--ablate", help="Add the steps from the baseline to all of FIBER.")] = False,
     oracle: Annotated[
         bool, typer.Option("--oracle", help="Add today's kernel with something idealised; part of --ablate on sm_90.")
+    ] = False,
+    power: Annotated[
+        bool, typer.Option("--power", help="Add the power of FIBER's units in the kernel; one more simulation.")
     ] = False,
     clock_mhz: Annotated[
         float | None, typer.Option("--clock-mhz", metavar="X", help="SM clock of all runs; else the baseline's.")
@@ -59,9 +65,10 @@ def command(
     if trace in STANDARD_OUTPUT:
         raise UserError("--trace writes a binary file, not to standard output")
     values = assignments(parameters)
-    if every and (kernel or values or ablate or oracle or trace):
+    if every and (kernel or values or ablate or oracle or trace or power):
         raise UserError(
-            "--all takes no kernel, --set, --ablate, --oracle or --trace", hint="--gpu G is one machine's part of it"
+            "--all takes no kernel, --set, --ablate, --oracle, --power or --trace",
+            hint="--gpu G is one machine's part of it",
         )
     if markdown is not None and not every:
         raise UserError("--markdown writes the tables of --all", hint="--json has one comparison")
@@ -72,25 +79,44 @@ def command(
     if kernel is None or gpu is None:
         raise UserError("compare needs a kernel and --gpu G, or --all", hint=f"for example: {EXAMPLE}")
     options = {"ablate": ablate, "oracle": oracle, "clock_mhz": clock_mhz, "l2_state": l2, "jobs": jobs}
-    _one(kernel, gpu, values, options, trace, json_file)
+    _one(kernel, gpu, values, options, trace, json_file, power)
 
 
 def _one(
-    kernel: str, gpu: str, values: dict[str, Any], options: dict[str, Any], trace: str | None, json_file: str | None
+    kernel: str,
+    gpu: str,
+    values: dict[str, Any],
+    options: dict[str, Any],
+    trace: str | None,
+    json_file: str | None,
+    power: bool,
 ) -> None:
     """Make and show one comparison."""
+    from heddle.cli.power import power_of, refuse_power
     from heddle.report.comparison import report as report_of
     from heddle.study.compare import compare, refuse_timeline, write_timeline
 
     if trace is not None:
         refuse_timeline(kernel, gpu, values)
+    if power:
+        refuse_power(kernel, gpu, values)
     with progress("comparing") as report:
         row = compare(kernel, gpu, progress=report, texts=values, **options)
         if trace is not None:
             write_timeline(row, gpu, trace)
-    emit(row, json_file, lambda out: out.print(report_of(row)))
+        if power:
+            row = {**row, "power": power_of(row, gpu, values, report)}
+    emit(row, json_file, lambda out: _show(row, report_of(row), out))
     if trace is not None:
         typer.echo(f"timeline: {trace} (open it at ui.perfetto.dev)", err=json_file in STANDARD_OUTPUT)
+
+
+def _show(row: dict[str, Any], text: Any, out: Console) -> None:
+    from heddle.cli.power import show_power
+
+    out.print(text)
+    if "power" in row:
+        show_power(row["power"], out)
 
 
 def _all(gpu: str | None, jobs: int | None, json_file: str | None, markdown: str | None) -> None:
