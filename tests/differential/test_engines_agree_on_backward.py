@@ -36,9 +36,10 @@ CASES: list[Any] = [
 ]
 
 
+SHORT: dict[str, Any] = {"batch": 1, "heads_q": 1, "seqlen_q": 70, "seqlen_kv": 64}
 FIBER: list[Any] = [
-    ("a100", {"batch": 1, "heads_q": 1, "seqlen_q": 70, "seqlen_kv": 64}),
-    ("b200", {"batch": 1, "heads_q": 1, "seqlen_q": 60, "seqlen_kv": 64}),
+    *((gpu, {**SHORT, "head_dim": 64}) for gpu in ("a100", "b200")),
+    *(pytest.param(gpu, SHORT, marks=pytest.mark.slow) for gpu in ("a100", "b200")),
     pytest.param(
         "a100",
         {"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 200, "seqlen_kv": 257, "causal": 1, "head_dim": 64},
@@ -55,7 +56,7 @@ FIBER: list[Any] = [
         {"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 300, "seqlen_kv": 200, "causal": 1, "head_dim": 64},
         marks=pytest.mark.slow,
     ),
-    pytest.param("h100", {"batch": 1, "heads_q": 1, "seqlen_q": 70, "seqlen_kv": 64}, marks=pytest.mark.slow),
+    pytest.param("h100", SHORT, marks=pytest.mark.slow),
     pytest.param(
         "h100",
         {"batch": 1, "heads_q": 2, "heads_kv": 1, "seqlen_q": 70, "seqlen_kv": 129, "causal": 1, "head_dim": 64},

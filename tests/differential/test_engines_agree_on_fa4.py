@@ -18,7 +18,11 @@ from heddle.sim.reference import simulate_reference
 
 B200 = dataclasses.replace(machine("b200"), sms=2)
 SMALL = {"batch": 1, "heads_q": 2, "seqlen_q": 300, "head_dim": 64, "dtype": "bf16"}
-CASES: list[dict[str, Any]] = [{}, {"causal": 1}, {"head_dim": 256, "seqlen_q": 160}]
+CASES: list[Any] = [
+    {"causal": 1, "heads_q": 1},
+    {"head_dim": 256, "seqlen_q": 160, "heads_q": 1},
+    *(pytest.param(case, marks=pytest.mark.slow) for case in ({}, {"causal": 1}, {"head_dim": 256, "seqlen_q": 160})),
+]
 
 
 def compiled(case: dict[str, Any]) -> tuple[WarpProgram, Machine]:
