@@ -52,12 +52,9 @@ def test_both_passes_of_mode_fiber_give_the_gradients() -> None:
     assert row["passed"], row
 
 
-def test_the_launches_around_the_main_kernel_run_as_today_and_say_so() -> None:
-    steps = {step.name: step for step in composites.questions(both_passes())}
-    assert [*steps] == ["forward", "preprocess", "main", "convert", "group_sum"]
-    assert {name for name, step in steps.items() if "runs as today" in step.note} == {
-        "preprocess", "convert", "group_sum",
-    }  # fmt: skip
+def test_the_pass_has_the_launches_of_the_open_kernel() -> None:
+    names = [step.name for step in composites.questions(both_passes())]
+    assert names == ["forward", "preprocess", "main", "convert", "group_sum"]
 
 
 def test_p_never_passes_through_shared_memory_and_ds_once() -> None:

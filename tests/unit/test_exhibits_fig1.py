@@ -47,7 +47,7 @@ def test_a_kernel_has_the_files_that_wrote_its_operations() -> None:
 
 
 def test_a_kernel_that_does_not_exist_has_no_row() -> None:
-    assert kernel_lines("attention_bwd_convert", "b200", "fiber") is None
+    assert kernel_lines("decode_split_fa4", "a100", "fiber") is None
 
 
 def test_generations_need_more_synchronisation() -> None:

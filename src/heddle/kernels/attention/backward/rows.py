@@ -8,6 +8,9 @@ kernel brings the elements in order through shared memory; here dQ lies in order
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from heddle.errors import UserError
 from heddle.kernels._warp import LANES, REGISTER_BYTES
 from heddle.kernels.attention.shape import AttentionProblem
 from heddle.lang import Builder, GlobalBox, RegisterHandle, kernel
@@ -18,6 +21,8 @@ LANE_COLUMNS = 8
 """Of a 16-bit row, 16 bytes: what a lane has side by side."""
 WORKING_REGISTERS = 32
 """Of a thread beside its tiles: addresses, values on their way to a store."""
+LARGEST_GROUP = 64
+"""Query heads of a group: the code of a sum has a part for each."""
 
 Items = dict[str, list[int]]
 
@@ -49,10 +54,28 @@ def sum_products(
     """Load the same rows of O and dO and write the sum of their products over each; `wide[1]` is free afterwards."""
     for registers, box in zip(loaded, boxes, strict=True):
         k.load(registers, box)
+    multiply_rows(k, loaded, wide, total)
+
+
+def multiply_rows(
+    k: Builder,
+    loaded: Sequence[RegisterHandle],
+    wide: list[RegisterHandle],
+    total: RegisterHandle,
+    taken: Callable[[RegisterHandle], None] = lambda tile: None,
+) -> None:
+    """Write the sum of the products of rows of O and dO over each; `taken`: a tile has been read."""
     for target, registers in zip(wide, loaded, strict=True):
         k.elementwise("cast", target, registers)
+        taken(registers)
     k.elementwise("mul", wide[0], *wide)
     k.row_reduce("sum", total, wide[0])
+
+
+def check_group(problem: AttentionProblem, name: str) -> None:
+    """Raise UserError where a group has more query heads than there is code for."""
+    if problem.group > LARGEST_GROUP:
+        raise UserError(f"{problem.group} query heads share keys; {name} has code for up to {LARGEST_GROUP}")
 
 
 @kernel

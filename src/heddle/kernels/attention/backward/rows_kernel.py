@@ -20,11 +20,22 @@ from heddle.kernels.attention.backward.rows import (
     attention_bwd_convert,
     attention_bwd_group_sum,
     attention_bwd_preprocess,
+    check_group,
 )
 from heddle.kernels.attention.backward.rows_fa3 import (
     attention_bwd_clear_keys,
     attention_bwd_convert_keys,
     attention_bwd_preprocess_fa3,
+)
+from heddle.kernels.attention.backward.rows_fiber import natives
+from heddle.kernels.attention.backward.rows_pass import RowPass
+from heddle.kernels.attention.backward.rows_passes import (
+    ClearKeys,
+    Convert,
+    ConvertKeys,
+    GroupSum,
+    Preprocess,
+    PreprocessFa3,
 )
 from heddle.kernels.attention.backward.tensors import padded
 from heddle.kernels.attention.shape import AttentionProblem
@@ -34,8 +45,6 @@ from heddle.machine.spec import Machine
 
 ROWS = {64: 128, 128: 64, 256: 64}
 """Of a CTA, by head size: as many as the main kernel takes at a time (flash_bwd_launch_template.h at 073afd5)."""
-LARGEST_GROUP = 64
-"""Query heads of a group: the code has a part for each."""
 Arrays = dict[str, NDArray[Any]]
 Expected = dict[str, NDArray[np.float64]]
 
@@ -58,17 +67,19 @@ TILE = (TileParameter("rows", int, "rows of a head that a CTA takes", "multiples
 class BackwardRows(BackwardKernel[RowsConfig]):
     """One pass over rows, of queries or of keys (`of_keys`), there with the query heads of each group (`of_groups`).
 
-    `function` is built with (problem, rows, items).
+    `function` is built with (problem, rows, items); `for_wefts`: the same pass in mode fiber.
     """
 
     tile = TILE
     architectures = ("sm_80", "sm_90", "sm_100")
+    shares_dram = True
 
     def __init__(
         self,
         function: KernelFunction,
         summary: str,
         arrays: Callable[[AttentionProblem, Backward], tuple[Arrays, Expected]],
+        for_wefts: type[RowPass],
         *,
         of_keys: bool = False,
         of_groups: bool = False,
@@ -76,6 +87,7 @@ class BackwardRows(BackwardKernel[RowsConfig]):
         self.name, self.summary = function.__name__, summary
         self.of_keys, self.of_groups = of_keys or of_groups, of_groups
         self.function, self.arrays = function, arrays
+        self.native = natives(for_wefts, self.architectures)
 
     def simt_candidates(self, machine: Machine, params: Mapping[str, Any]) -> list[RowsConfig]:
         """Return the rows that the open kernel takes."""
@@ -87,8 +99,8 @@ class BackwardRows(BackwardKernel[RowsConfig]):
         rows = (config or self.simt_candidates(machine, params)[0]).rows
         if rows not in range(4 * WARPS, 257, 4 * WARPS):
             raise UserError(f"rows of a CTA of {self.name} must be {TILE[0].allowed}, got {rows}")
-        if self.of_groups and problem.group > LARGEST_GROUP:
-            raise UserError(f"{problem.group} query heads share keys; {self.name} has code for up to {LARGEST_GROUP}")
+        if self.of_groups:
+            check_group(problem, self.name)
         items = work_items(problem, rows, keys=self.of_keys, groups=self.of_groups)
         params = {**self.check(params), "config": RowsConfig(rows=rows).label()}
         return self.function.build(machine.architecture, problem, rows, items, params=params)
@@ -158,32 +170,38 @@ PREPROCESS = BackwardRows(
     attention_bwd_preprocess,
     "backward of attention, before: delta = row sums of dO * O, and the fp32 accumulator of dQ cleared",
     _before,
+    Preprocess,
 )
 CONVERT = BackwardRows(
     attention_bwd_convert,
     "backward of attention, after: dQ from its fp32 accumulator",
     _after,
+    Convert,
 )
 GROUP_SUM = BackwardRows(
     attention_bwd_group_sum,
     "backward of attention, after, for grouped queries: dK and dV summed over the query heads of each group",
     _sums,
+    GroupSum,
     of_groups=True,
 )
 PREPROCESS_FA3 = BackwardRows(
     attention_bwd_preprocess_fa3,
     "backward of FlashAttention 3 and 4, before: row sums of dO * O, LSE to base 2, the accumulator of dQ cleared",
     _before_fa3,
+    PreprocessFa3,
 )
 CLEAR_KEYS = BackwardRows(
     attention_bwd_clear_keys,
     "backward of FlashAttention 3 and 4, before, for grouped queries: the fp32 accumulators of dK and dV cleared",
     _cleared_keys,
+    ClearKeys,
     of_keys=True,
 )
 CONVERT_KEYS = BackwardRows(
     attention_bwd_convert_keys,
     "backward of FlashAttention 3 and 4, after, for grouped queries: dK and dV from their fp32 accumulators",
     _converted_keys,
+    ConvertKeys,
     of_keys=True,
 )

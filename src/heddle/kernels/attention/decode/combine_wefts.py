@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from heddle.errors import UserError
 from heddle.ir.tile import TileProgram
-from heddle.ir.warp_fiber import WINDOW
+from heddle.kernels._alone import Alone, alone, alone_items, check_groups, groups_that_fit
 from heddle.kernels._limits import check_item_count
 from heddle.kernels._native import NativeKernel, ProgramParams
 from heddle.kernels._parameters import TileParameter
 from heddle.kernels._rounding import ceil_div
-from heddle.kernels._streams import BEGIN_REGISTERS, QUAD, WEFTS
 from heddle.kernels.attention.decode.combine_sum import (
     COLUMNS,
     WORKING_REGISTERS,
@@ -25,7 +24,7 @@ from heddle.kernels.attention.decode.combine_sum import (
     unit_rows,
 )
 from heddle.kernels.attention.decode.shape import DecodeProblem
-from heddle.lang import Builder, Index, kernel
+from heddle.lang import Builder, kernel
 from heddle.machine.spec import Machine
 
 MOST_GROUPS = 4
@@ -53,24 +52,11 @@ class WeftConfig:
 def decode_combine_wefts(k: Builder, problem: DecodeProblem, config: WeftConfig, machine: Machine) -> None:
     """A unit is the rows that four wefts have side by side, with all splits."""
     k.flops = 2 * problem.rows * problem.head_dim * problem.num_splits
-    threads = min(machine.sms, _units(problem))
-    rounds, rows = ceil_div(_units(problem), threads * config.groups), unit_rows(problem)
-    numbers = {
-        group: [
-            (turn * config.groups + group) * threads + thread for turn in range(rounds) for thread in range(threads)
-        ]
-        for group in range(config.groups)
-    }
-    items = {f"row_{g}": [min(n * rows, problem.rows) for n in found] for g, found in numbers.items()}
+    units = {"row": range(0, problem.rows, unit_rows(problem))}
+    items, threads = alone_items(units, config.groups, machine, outside={"row": problem.rows})
     k.work_items(items, clusters=threads)
     combine = _Combine(k, problem, config)
-    k.set_fiber_num(begin=1, **{f"work{g}": WEFTS for g in numbers})
-    with k.role("begin", registers=BEGIN_REGISTERS):  # the weft that a FIBER-thread starts with
-        pass
-    for g in numbers:
-        with k.role(f"work{g}", window=g % 2, registers=registers(problem, config.parts)):
-            for item in k.work():
-                combine.rows(g, getattr(item, f"row_{g}"))
+    alone(k, items, config.groups, registers(problem, config.parts), combine.rows)
 
 
 class _Combine:
@@ -88,12 +74,12 @@ class _Combine:
             for total in self.sums
         ]
 
-    def rows(self, group: int, row: Index) -> None:
+    def rows(self, unit: Alone) -> None:
         """Add up the splits of rows, and write O; rows that do not exist read zeros and write nothing."""
-        k, total, d = self.k, self.sums[group], self.problem.head_dim
+        k, total, row, d = self.k, self.sums[unit.group], unit.at("row"), self.problem.head_dim
         total.begin()
         for first, count in chunks(k, self.problem.num_splits, self.size):
-            logs, parts = (tiles[:count] for tiles in self.loaded[group])
+            logs, parts = (tiles[:count] for tiles in self.loaded[unit.group])
             for tiles, source, cols in ((logs, self.logs, 1), (parts, self.parts, d)):
                 for index, tile in enumerate(tiles):
                     k.load(tile, source[row, (first + index) * cols])
@@ -113,7 +99,7 @@ def _units(problem: DecodeProblem) -> int:
 
 
 def _most_groups(problem: DecodeProblem, parts: int) -> int:
-    return min(MOST_GROUPS, 2 * ((WINDOW - QUAD - BEGIN_REGISTERS) // registers(problem, parts)))
+    return groups_that_fit(registers(problem, parts), MOST_GROUPS)
 
 
 def weft_candidates(problem: DecodeProblem, machine: Machine) -> list[WeftConfig]:
@@ -128,12 +114,9 @@ def build(problem: DecodeProblem, config: WeftConfig, machine: Machine, params: 
     check_item_count(f"decode_combine cuts {problem.rows} rows", _units(problem))
     if not 1 <= config.parts <= problem.num_splits:
         raise UserError(f"parts must be 1 to {problem.num_splits}, the splits; got {config.parts}")
-    most = _most_groups(problem, config.parts)
-    if not 1 <= config.groups <= most:
-        raise UserError(
-            f"groups must be 1 to {most} with {config.parts} parts, as registers hold; got {config.groups}",
-            hint="use fewer parts" if most < 1 else "",
-        )
+    check_groups(
+        config.groups, registers(problem, config.parts), MOST_GROUPS, "use fewer parts", f" with {config.parts} parts"
+    )
     return decode_combine_wefts.build(machine.architecture, problem, config, machine, params=params)
 
 
