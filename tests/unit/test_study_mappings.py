@@ -42,7 +42,7 @@ def built(asked: Request, config: Any) -> dict[str, Any]:
 def shipped(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Ship one mapping, for full attention on H100."""
     row = {"kernel": "attention", "architecture": "sm_90", "where": {"head_dim": 128, "causal": 0},
-           "pins": {"stages": 2, "pooled": 0}, "found": "heddle tune attention --gpu h100"}  # fmt: skip
+           "pins": {"stages": 2, "pooled": 0}, "form": "own", "found": "heddle tune attention --gpu h100"}  # fmt: skip
     monkeypatch.setattr(mappings, "shipped", lambda: [row])
     return row
 
@@ -80,7 +80,7 @@ def test_a_machine_without_a_feature_takes_no_winner(shipped: dict[str, Any]) ->
 def test_a_search_decides_what_later_runs_take(simulated: list[Any], shipped: dict[str, Any]) -> None:
     before = runs.run(asked())
     best = tune("attention", "h100", jobs=1, texts=ATTENTION)["winner"]["pins"]
-    after = runs.run(asked())
+    after = runs.run(dataclasses.replace(asked(), form="own"))
     assert before["choice"]["origin"] != after["choice"]["origin"] == "found on this computer by heddle tune attention"
     assert {name: getattr(simulated[-1], name) for name in best} == best
 

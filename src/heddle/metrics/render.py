@@ -58,7 +58,24 @@ def remarks(document: Document) -> str:
 def _origin(document: Document) -> str:
     """Say where the configuration comes from, on a line of its own, in mode fiber, whose mappings are searched."""
     origin = document.get("choice", {}).get("origin", "")
-    return f"\nmapping: {origin}" if origin and document["mode"] == "fiber" else ""
+    if not origin or document["mode"] != "fiber":
+        return ""
+    return f"\nmapping: {origin}{''.join(f'{chr(10)}{line}' for line in form_lines(document))}"
+
+
+def form_lines(document: Document) -> list[str]:
+    """Say which form of a FIBER-native kernel ran, where several were compared, a line for each launch."""
+    launches: dict[str, list[str]] = {}
+    for name, form in document["choice"].get("forms", {}).items():
+        launch, _, features = name.rpartition(": ")
+        about = "" if form["simulated"] else "about "
+        launches.setdefault(launch, []).append(f"{features} {about}{form['cycles']:,}")
+    chosen = dict(part.rpartition(": ")[::2] for part in document["choice"].get("form", "").split("; "))
+    return [
+        f"form: {launch and f'{launch}: '}{chosen[launch]}, the fastest of these in cycles: {', '.join(compared)}"
+        for launch, compared in launches.items()
+        if len(compared) > 1
+    ]
 
 
 def _ideal_text(ideal: Mapping[str, Any]) -> str:

@@ -233,9 +233,10 @@ def _choice(parts: Sequence[Part]) -> dict[str, Any]:
     return {
         **{
             name: {f"{step}: {label}": value for step, row in rows for label, value in row[name].items()}
-            for name in ("cycles", "refused")
+            for name in ("cycles", "refused", "forms")
         },
         "clock_mhz": rows[0][1]["clock_mhz"],
         "from_slices": any(row["from_slices"] for _, row in rows),
         "origin": "; ".join(f"{step}: {row['origin']}" for step, row in rows),
+        "form": "; ".join(f"{step}: {row['form']}" for step, row in rows if row["form"]),
     }

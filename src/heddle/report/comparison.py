@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from heddle.metrics.render import REMARKS, own_pipes, percent, remarks
+from heddle.metrics.render import REMARKS, form_lines, own_pipes, percent, remarks
 from heddle.study.limits import dram_share
 
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ def report(row: Row) -> RenderableType:
 def mapping(row: Row) -> list[RenderableType]:
     """Say where the mapping of the FIBER kernel comes from, if that is known."""
     origin = (row["fiber"] or {}).get("choice", {}).get("origin", "")
-    return [f"mapping of fiber: {origin}"] if origin else []
+    return [f"mapping of fiber: {origin}", *form_lines(row["fiber"])] if origin else []
 
 
 def heading(row: Row) -> str:

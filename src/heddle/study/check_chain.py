@@ -96,7 +96,7 @@ def _execute(
     chain: _Chain,
 ) -> None:
     """Execute one launch on what it is fed; keep what it writes."""
-    program = compiled(question.asked)
+    program = compiled(dataclasses.replace(question.asked, form="own"))
     fed = {
         tensor.name: _source(step.feeds.get(tensor.name, tensor.name), inputs, outer, chain)
         for tensor in program.tensors

@@ -40,6 +40,7 @@ def _suits(heads_kv: int | str, given: dict[str, Any], parameters: Sequence[Para
 def check(asked: Request, *, seed: int = 0, program: WarpProgram | None = None) -> dict[str, Any]:
     """Execute a kernel with seeded random numbers; return verdict, relative error, tolerance and hazards.
 
+    In mode fiber the form that uses all features of the machine is checked; machines with fewer have the others.
     `program` replaces the compiled kernel by another version of it, as when a barrier has been taken out. A sequence of
     launches is checked step by step and from end to end (`heddle.study.check_chain`).
     """
@@ -56,7 +57,7 @@ def check(asked: Request, *, seed: int = 0, program: WarpProgram | None = None) 
             hint="give smaller sizes: numbers do not depend on how many tiles there are",
         )
     inputs, expected = kernel.reference(asked.params, seed)
-    program = program or compiled(asked)
+    program = program or compiled(dataclasses.replace(asked, form="own"))
     used = {tensor.name for tensor in program.tensors}
     report = interp.check(
         program,

@@ -23,7 +23,8 @@ class Choice:
     """The chosen configuration; cycles by label of what was simulated to choose it, and what would not compile, why.
 
     `from_slices`: the cycles are estimates from slices (`heddle.study.slices`). `origin`: where the configuration comes
-    from, for people.
+    from, for people. `machine`: the one with the features of the chosen form, None where no form was chosen; `forms`:
+    what was compared to choose it (`heddle.study.forms`).
     """
 
     config: Any
@@ -31,6 +32,8 @@ class Choice:
     refused: Mapping[str, str] = field(default_factory=dict)
     from_slices: bool = False
     origin: str = ""
+    machine: Machine | None = None
+    forms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def shortlist(

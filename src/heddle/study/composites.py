@@ -112,7 +112,7 @@ def answer(asked: Request, run: Run, tile_choice: Callable[[Request], choose.Cho
 
     def at(clock_mhz: float, simulation: Simulation) -> list[Row]:
         return [
-            run(dataclasses.replace(step.asked, config=choice.config, clock_mhz=clock_mhz, simulation=simulation))
+            run(_pinned(step.asked, choice, clock_mhz, simulation)) | {"gpu": step.asked.machine.name}
             for step, choice in zip(steps, chosen, strict=True)
         ]
 
@@ -131,9 +131,15 @@ def answer(asked: Request, run: Run, tile_choice: Callable[[Request], choose.Cho
     return _with_launches(row, asked) if asked.includes_launch else row
 
 
+def _pinned(asked: Request, choice: choose.Choice, clock_mhz: float, simulation: Simulation) -> Request:
+    """Return the question about a step in the form and with the tile that were chosen."""
+    machine = choice.machine or asked.machine
+    return dataclasses.replace(asked, config=choice.config, machine=machine, clock_mhz=clock_mhz, simulation=simulation)
+
+
 def _chosen(choice: choose.Choice) -> Row:
     """Return how the tile of a step was chosen, before it was pinned for all clocks."""
-    fields = {"cycles": dict(choice.cycles), "refused": dict(choice.refused)}
+    fields = {"cycles": dict(choice.cycles), "refused": dict(choice.refused), "forms": dict(choice.forms)}
     return {**fields, "from_slices": choice.from_slices, "origin": choice.origin}
 
 

@@ -3,6 +3,8 @@
 A mapping is what `heddle tune` searches: counts of fibers and stages, tile shapes and the like, as fields of a
 configuration. `tuned.toml` holds the winners that come with Heddle, by kernel, architecture and kind of problem; a
 search of the same question on this computer goes before them. A winner that cannot be built for a problem is not used.
+`form = "own"` there: the ablation found the form that uses all features ahead, and no other is compared, which saves
+time (`heddle.study.forms`); a search on this computer knows nothing of other forms, so all are compared again.
 """
 
 from __future__ import annotations
@@ -25,15 +27,19 @@ TABLE = Path(__file__).parent / "tuned.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """Fields of a configuration that a search found, and where they come from, as a sentence part for people."""
+    """Fields of a configuration that a search found, and where they come from, as a sentence part for people.
+
+    `form` "own": no other form of the kernel need be compared; else it is empty.
+    """
 
     pins: Mapping[str, Any]
     origin: str
+    form: str = ""
 
 
 @functools.cache
 def shipped() -> Sequence[Mapping[str, Any]]:
-    """Return the winners that come with Heddle: `kernel`, `architecture`, `where` (parameters), `pins`, `found`."""
+    """Return the shipped winners: `kernel`, `architecture`, `where` (parameters), `pins`, `found`, `form`."""
     rows: Sequence[Mapping[str, Any]] = tomllib.loads(TABLE.read_text(encoding="utf-8"))["mapping"]
     return rows
 
@@ -50,7 +56,8 @@ def winner(asked: Request) -> Winner | None:
         return None
     for row in shipped():
         if (row["kernel"], row["architecture"]) == (asked.kernel, architecture) and _fits(row["where"], asked.params):
-            return Winner(pins=row["pins"], origin=f"shipped, found by {row['found']}")
+            origin = f"shipped, found by {row['found']}"
+            return Winner(pins=row["pins"], origin=origin, form=row.get("form", ""))
     return None
 
 

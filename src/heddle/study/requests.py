@@ -38,8 +38,9 @@ class Request:
 
     `pins`: fields of the tile configuration; `config`: all of it, nothing is chosen; `library`: whose tiles are tried,
     if not all; `rested`: the chip was idle; `extra_launches`: empty kernels in the time, where it includes launches;
-    `simulation` "auto": as `heddle.sim.default_mode` says. `plain`: of a sequence of launches in mode fiber the machine
-    on which steps run that have no FIBER-native kernel.
+    `simulation` "auto": as `heddle.sim.default_mode` says. `form` "own": of mode fiber only the kernel that uses all
+    features of the machine, else the fastest that it can run (`heddle.study.forms`). `plain`: of a sequence of launches
+    in mode fiber the machine on which steps run that have no FIBER-native kernel.
     """
 
     kernel: str
@@ -59,6 +60,7 @@ class Request:
     profile: bool = False
     oracle: tuple[str, ...] = ()
     off: tuple[str, ...] = ()
+    form: Literal["fastest", "own"] = "fastest"
     plain: Machine | None = None
 
 

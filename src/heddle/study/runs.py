@@ -14,7 +14,7 @@ from heddle.kernels.registry import find_kernel
 from heddle.machine.spec import Machine
 from heddle.metrics.provenance import machine_hash
 from heddle.sim.ideal import ideal
-from heddle.study import composites, mappings, store
+from heddle.study import composites, forms, mappings, store
 from heddle.study.choose import Choice, choose, shortlist
 from heddle.study.clock import AtClock, settle
 from heddle.study.paper import profile_figures
@@ -78,8 +78,13 @@ def _description(asked: Request) -> dict[str, Any]:
     if composites.composite(asked) is not None:
         steps = [(step.name, step.count, _description(step.asked)) for step in composites.questions(asked)]
         return fields | {"answer": True, "steps": steps}
+    others = [(form.machine, _pins_of_winner(form)) for form in forms.lesser(asked)]
+    return fields | {"answer": True, "mapping": _pins_of_winner(asked), "forms": others}
+
+
+def _pins_of_winner(asked: Request) -> dict[str, Any] | None:
     found = mappings.winner(asked)
-    return fields | {"answer": True, "mapping": found and dict(found.pins)}
+    return found and dict(found.pins)
 
 
 def _answer(asked: Request, report: Progress) -> dict[str, Any]:
@@ -87,7 +92,7 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
         return composites.answer(asked, run, lambda step: tile_choice(step, report), report)
     machine = asked.machine
     choice = tile_choice(asked, report)
-    asked = dataclasses.replace(asked, config=choice.config)
+    asked = dataclasses.replace(asked, config=choice.config, machine=choice.machine or machine)
     turns = max(_turns(asked, [choice.config]), default=0)
     if asked.simulation != "chip":
         check_turns(asked.kernel, turns)
@@ -96,12 +101,15 @@ def _answer(asked: Request, report: Progress) -> dict[str, Any]:
     row = _simulated(asked, choice.config, clock, profile=asked.profile)
     row["provenance"]["clock_source"] = asked.clock_source or "clock model"
     row["provenance"]["machine_hash"] = machine_hash(machine)
+    row["gpu"] = machine.name
     row["choice"] = {
         "cycles": dict(choice.cycles),
         "refused": dict(choice.refused),
         "clock_mhz": choice_clock(asked),
         "from_slices": choice.from_slices,
         "origin": choice.origin,
+        "form": forms.name_of(asked.machine) if asked.mode == "fiber" else "",
+        "forms": dict(choice.forms),
     }
     if asked.profile:
         row["paper"] = dict(profile_figures(asked.kernel, machine.architecture, asked.mode))
@@ -179,6 +187,27 @@ def choice_clock(asked: Request) -> float:
 
 
 def tile_choice(asked: Request, report: Progress) -> Choice:
+    """Choose the tile, in mode fiber that of the fastest form. Raises UserError if no form can run the problem."""
+    others = forms.lesser(asked)
+    if not others:
+        return _own_tile(asked, report)
+    clock = choice_clock(asked)
+    ways = forms.Ways(
+        tile=lambda form: _own_tile(form, report),
+        costly=lambda form: max(_turns(form, [form.config]), default=0) > _full_turns(form),
+        estimate=lambda form: int(_estimated(form, form.config, clock)["cycles"]),
+        simulate=lambda form: int(_as_answered(form, clock)["cycles"]),
+    )
+    return forms.fastest(asked, others, ways)
+
+
+def _as_answered(asked: Request, clock: float) -> dict[str, Any]:
+    """Simulate a question as its answer is, at the clock at which tiles are compared."""
+    resolved = dataclasses.replace(asked, simulation=_simulation(asked))
+    return _simulated(resolved, asked.config, clock)
+
+
+def _own_tile(asked: Request, report: Progress) -> Choice:
     """Take the stored winner of a search, else choose among the candidates that agree with the pins.
 
     Candidates are compared by slices if one of them is costly, else on one group of SMs, as chip mode is for the
@@ -246,12 +275,13 @@ def _turns(asked: Request, configs: Sequence[Any]) -> list[int]:
 
 
 def compiled(asked: Request) -> WarpProgram:
-    """Return the warp program of a question: the pinned tile, else the one that `run` would choose."""
+    """Return the warp program of a question: the pinned tile, else the form and tile that `run` would choose."""
     from heddle import pipeline
 
     composites.refuse(asked, "a program")
     choice = tile_choice(asked, lambda done, total, what: None)
-    return pipeline.compile_kernel(asked.kernel, asked.machine, asked.params, choice.config, asked.mode)
+    machine = choice.machine or asked.machine
+    return pipeline.compile_kernel(asked.kernel, machine, asked.params, choice.config, asked.mode)
 
 
 def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
@@ -259,6 +289,7 @@ def write_timeline(asked: Request, row: Mapping[str, Any], path: str) -> int:
     from heddle import pipeline, trace
 
     composites.refuse(asked, "a timeline")
+    asked = forms.as_in(asked, row)
     program = compiled(_as_it_is(asked))
     result = pipeline.simulate_program(
         program,
