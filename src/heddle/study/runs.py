@@ -84,7 +84,7 @@ def _description(asked: Request) -> dict[str, Any]:
 
 def _pins_of_winner(asked: Request) -> dict[str, Any] | None:
     found = mappings.winner(asked)
-    return found and dict(found.pins)
+    return None if found is None else dict(found.pins)
 
 
 def _answer(asked: Request, report: Progress) -> dict[str, Any]:
