@@ -67,9 +67,9 @@ def test_a_step_whose_program_is_that_of_all_of_fiber_is_not_simulated_again(sim
 
 
 def test_a_step_with_another_kernel_is_simulated(simulated: list[float]) -> None:
-    run(at_step("+DP +FS +RS", "gemm", "h100"))
-    count = len(simulated)
     run(at_step("+DP", "gemm", "h100"))
+    count = len(simulated)
+    run(at_step("+DP +FS +RS", "gemm", "h100"))
     assert len(simulated) > count
 
 
