@@ -20,8 +20,8 @@ from typing import Any
 from heddle.errors import UserError
 from heddle.files import write_whole
 
-ROOMS = ("ir", "isa", "lang", "passes", "frontends", "machine", "sim", "kernels", "metrics")
-"""Rooms whose source decides a simulation. `study` only asks, `cli` and `trace` only show."""
+ROOMS = ("ir", "lang", "passes", "machine", "sim", "kernels", "metrics")
+"""Rooms whose source decides a simulation. `study` only asks, `cli` and `trace` only show, `isa` only writes words."""
 SEARCH_ROOMS = (*ROOMS, "study")
 """Rooms whose source decides an answer that was searched for: which tile, at which clock."""
 
