@@ -22,11 +22,13 @@ TIMEOUT_S = 120
 NOP = (0x0000000000007918, 0x000FC00000000000)
 _NAMES = {"sm_80": "SM80", "sm_90": "SM90a", "sm_100": "SM100a"}
 _ADDRESS = re.compile(r"at address 0x([0-9a-f]+)")
+_BLANKS = re.compile(r" +(?=[,; ])")
+"""Blanks that nvdisasm puts behind some floats, such as `+INF , PT`, and after some mnemonics."""
 _LINE = re.compile(r"^[ \t]*/\*([0-9a-f]{4,})\*/[ \t]*(.*?)[ \t]*;?[ \t]*$", re.MULTILINE)
 
 
 def texts_of(words: Words, architecture: str) -> list[str | None]:
-    """Return nvdisasm's text of each word, without `;`; None where it refuses the word.
+    """Return nvdisasm's text of each word, without `;` and doubled blanks; None where it refuses the word.
 
     The word at index i of each 8,000 stands at address 16 * (i mod 8,000), which decides what branch targets it prints.
     """
@@ -70,7 +72,7 @@ def _run(program: str, name: str, words: Words, start: int) -> tuple[list[str | 
     if done.returncode == 0:
         texts: list[str | None] = [None] * len(words)
         for address, text in lines:
-            texts[(int(address, 16) - start) // WORD_BYTES] = text
+            texts[(int(address, 16) - start) // WORD_BYTES] = _BLANKS.sub("", text)
         return texts, []
     refused = {(int(address, 16) - start) // WORD_BYTES for address in _ADDRESS.findall(done.stderr)}
     return None, sorted(index for index in refused if 0 <= index < len(words))

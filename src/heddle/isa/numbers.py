@@ -17,6 +17,7 @@ _REGISTER_NAMES = {
 }  # fmt: skip
 _FLOAT_FORMATS = {Kind.FLOAT32: ("<I", "<f"), Kind.FLOAT16: ("<H", "<e")}
 _FLOAT_DIGITS = 20
+_LONG_FLOATS = 1e9  # from here on 20 digits after the point are printed, zeros too
 REGISTERS = 512  # of a subpartition
 FLOAT_KINDS = (Kind.FLOAT32, Kind.FLOAT16, Kind.BFLOAT16, Kind.FLOAT64_HIGH)
 
@@ -50,7 +51,7 @@ _WIDTHS = {Kind.FLOAT32: 32, Kind.FLOAT16: 16, Kind.BFLOAT16: 16, Kind.FLOAT64_H
 
 
 def float_text(kind: Kind, bits: int) -> str:
-    """Return a float as nvdisasm prints it: 20 digits at most, +INF, -QNAN, +SNAN."""
+    """Return a float as nvdisasm prints it: 20 digits, one more of large numbers, -0.0, +INF, -QNAN, +SNAN."""
     sign = "-" if bits >> _WIDTHS[kind] - 1 else "+"
     number = float_of(kind, bits)
     if math.isinf(number):
@@ -58,7 +59,9 @@ def float_text(kind: Kind, bits: int) -> str:
     if math.isnan(number):
         quiet = bits >> _MANTISSA_BITS[kind] - 1 & 1
         return sign + ("QNAN" if quiet else "SNAN")
-    return format(number, f".{_FLOAT_DIGITS}g")
+    if number == 0 and sign == "-":
+        return "-0.0"
+    return format(number, f".{_FLOAT_DIGITS}{'e' if abs(number) >= _LONG_FLOATS else 'g'}")
 
 
 def float_bits(kind: Kind, text: str) -> int | None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from heddle.errors import HeddleError
 from heddle.isa.probe.build import build
-from heddle.isa.probe.learn import Opcode, learn, opcode_of
+from heddle.isa.probe.learn import learn
+from heddle.isa.probe.opcode import Opcode, opcode_of
 from heddle.isa.probe.oracle import Learner, run
 from heddle.isa.table import check_architecture, code_of
 from heddle.isa.words import from_bytes, to_ints
@@ -28,7 +29,8 @@ def samples_of(words: list[int]) -> dict[int, list[int]]:
         if len(same) < 2:
             same.append(word)
     return {
-        code: [word for same in groups.values() for word in same][:SAMPLES] for code, groups in sorted(by_code.items())
+        code: [words[turn] for turn in range(2) for words in groups.values() if turn < len(words)][:SAMPLES]
+        for code, groups in sorted(by_code.items())
     }
 
 

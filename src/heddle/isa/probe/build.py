@@ -7,8 +7,9 @@ from typing import Any
 
 from heddle.errors import UserError
 from heddle.isa.judge import texts_of
-from heddle.isa.probe.learn import Opcode
+from heddle.isa.probe.branches import BRANCHES, set_branch_roles
 from heddle.isa.probe.liveness import marks_of
+from heddle.isa.probe.opcode import Opcode
 from heddle.isa.probe.toml import table_text
 from heddle.isa.probe.widths import probes, roles_from, spread
 from heddle.isa.probe.write import Learned, Model, rest_of, row_of
@@ -16,19 +17,16 @@ from heddle.isa.words import from_ints
 
 HEADING = """Instruction forms of {architecture}, measured by `python -m heddle.isa.probe`; do not edit by hand.
 The format is described in docs/reference/instruction_set.md."""
-BRANCHES = frozenset({
-    "BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "CALL", "RET", "EXIT", "BSYNC", "BSSY", "BREAK", "WARPSYNC", "KILL",
-    "RTT", "BPT", "LEPC", "YIELD", "PREEXIT", "RPCMOV",
-})  # fmt: skip
-"""Life ranges are not asked for these: they would end the straight line of code that the others stand in."""
 
 
-def build(opcodes: Iterable[Opcode], architecture: str, report: Callable[[str], None]) -> str:
-    """Return the text of the table file of an architecture."""
+def build(
+    opcodes: Iterable[Opcode], architecture: str, report: Callable[[str], None], kept: Iterable[dict[str, Any]] = ()
+) -> str:
+    """Return the text of the table file of an architecture; `kept` are entries of other opcodes."""
     notes: list[str] = []
     forms: list[tuple[Opcode, Learned, Model]] = []
     for opcode in sorted(opcodes, key=lambda opcode: opcode.code):
-        for learned in opcode.learned:
+        for learned in reachable(opcode.learned):
             try:
                 forms.append((opcode, learned, row_of(learned, notes)))
             except (UserError, KeyError) as problem:
@@ -46,7 +44,18 @@ def build(opcodes: Iterable[Opcode], architecture: str, report: Callable[[str], 
         rows.append(row)
     for note in dict.fromkeys(notes):
         report(note)
+    set_branch_roles(rows, architecture)
+    rows = sorted([*rows, *kept], key=lambda row: row["code"])
     return table_text(rows, HEADING.format(architecture=architecture))
+
+
+def reachable(forms: list[Learned]) -> list[Learned]:
+    """Return the forms that are not hidden by an earlier one, since the first form that fits a word describes it."""
+    found: list[Learned] = []
+    for form in forms:
+        if not any(one.mask & form.mask == one.mask and form.value & one.mask == one.value for one in found):
+            found.append(form)
+    return found
 
 
 def _roles(forms: list[tuple[Learned, Model]], architecture: str, report: Callable[[str], None]) -> None:

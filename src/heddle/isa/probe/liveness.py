@@ -44,9 +44,9 @@ def template(architecture: str, steps: int = KERNEL_STEPS) -> bytes:
         return (path / "k.cubin").read_bytes()
 
 
-def marks_of(words: list[int], architecture: str) -> list[Marks]:
+def marks_of(words: list[int], architecture: str, steps: int = KERNEL_STEPS) -> list[Marks]:
     """Return the marks of words, all of which nvdisasm has to accept and none of which may branch."""
-    image = template(architecture)
+    image = template(architecture, steps)
     start, size = _text_section(image)
     room = size // WORD_BYTES - 1
     found: list[Marks] = []

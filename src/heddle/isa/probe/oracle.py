@@ -18,30 +18,37 @@ _HEX = re.compile(r"-?0x[0-9a-f]+")
 
 def run(learners: dict[Hashable, Learner], architecture: str, report: Callable[[str], None]) -> dict[Hashable, Any]:
     """Drive all learners to their end and return what each returns."""
-    results: dict[Hashable, Any] = {}
-    asked = {key: _advance(key, learner, None, results) for key, learner in learners.items()}
-    while waiting := {key: words for key, words in asked.items() if words is not None}:
-        everything = [word for words in waiting.values() for word in words]
-        report(f"{architecture}: {len(waiting)} opcodes ask for {len(everything)} words")
-        texts = judge.texts_of(from_ints(everything), architecture)
-        at = 0
-        asked = {}
-        for key, words in waiting.items():
-            places = range(at, at + len(words))
-            answers = [(texts[place], place % judge.BATCH_WORDS * WORD_BYTES) for place in places]
+    everyone = together(list(learners.values()))
+    answers: list[Answer] | None = None
+    while True:
+        try:
+            asked = next(everyone) if answers is None else everyone.send(answers)
+        except StopIteration as end:
+            return dict(zip(learners, end.value, strict=True))
+        if asked:
+            report(f"{architecture}: {len(asked)} words")
+        texts = judge.texts_of(from_ints(asked), architecture)
+        answers = [(text, place % judge.BATCH_WORDS * WORD_BYTES) for place, text in enumerate(texts)]
+
+
+def together(learners: list[Learner]) -> Learner:
+    """Drive several learners at once, so that their questions share the runs of nvdisasm; return what each returns."""
+    results: list[Any] = [None] * len(learners)
+    asked: dict[int, list[int]] = {}
+    answers: dict[int, list[Answer] | None] = dict.fromkeys(range(len(learners)))
+    while answers:
+        for number, known in answers.items():
+            try:
+                asked[number] = next(learners[number]) if known is None else learners[number].send(known)
+            except StopIteration as end:
+                results[number] = end.value
+                asked.pop(number, None)
+        told = yield [word for words in asked.values() for word in words]
+        answers, at = {}, 0
+        for number, words in asked.items():
+            answers[number] = told[at : at + len(words)]
             at += len(words)
-            asked[key] = _advance(key, learners[key], answers, results)
     return results
-
-
-def _advance(
-    key: Hashable, learner: Learner, answers: list[Answer] | None, results: dict[Hashable, Any]
-) -> list[int] | None:
-    try:
-        return next(learner) if answers is None else learner.send(answers)
-    except StopIteration as end:
-        results[key] = end.value
-        return None
 
 
 def relative(text: str, address: int) -> str:

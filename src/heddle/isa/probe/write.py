@@ -49,6 +49,7 @@ class Model:
 
     row: dict[str, Any]
     form: Form
+    overlaps: list[tuple[Bits, Bits]]  # groups of modifier bits that change the same piece of text
 
     def text(self, word: int) -> str | None:
         """Return the text of a word with the guard that is always true."""
@@ -93,7 +94,8 @@ def row_of(learned: Learned, notes: list[str]) -> Model:
         if names:
             choices.append({"bits": bits_text(group.bits), "texts": names})
     row: dict[str, Any] = {"code": learned.code, "name": learned.atoms[0]}
-    row["text"] = _text(learned, spans, notes)
+    overlaps: list[tuple[Bits, Bits]] = []
+    row["text"] = _text(learned, spans, notes, overlaps)
     used = {name for name in re.findall(r"\{([^{}]*)\}", row["text"])}
     if learned.mask:
         row |= {"mask": f"{learned.mask:x}", "value": f"{learned.value:x}"}
@@ -102,7 +104,7 @@ def row_of(learned: Learned, notes: list[str]) -> Model:
     row["fields"] = {name: data for name, data in fields.items() if name in used}
     shown = [{"bits": choice["bits"], "texts": _only(choice["texts"], used)} for choice in choices]
     row["choices"] = [choice for choice in shown if choice["texts"]]
-    return Model(row, form_of(row))
+    return Model(row, form_of(row), overlaps)
 
 
 def _only(texts: dict[str, list[str]], names: set[str]) -> dict[str, list[str]]:
@@ -201,17 +203,21 @@ def _predicate_row(bits: Bits, texts: list[str | None]) -> dict[str, Any] | None
     return None
 
 
-def _text(learned: Learned, spans: list[_Span], notes: list[str]) -> str:
+def _text(learned: Learned, spans: list[_Span], notes: list[str], overlaps: list[tuple[Bits, Bits]]) -> str:
     """Return the text with placeholders; spans at one gap stand in the order that pairs of flips showed."""
     ordered = _in_order(spans, learned.order)
+    values = {found.bits for found in learned.fields}
     parts: list[str] = []
     at = 0
+    before: _Span | None = None
     for span in ordered:
-        if span.start < at:
-            notes.append(f"0x{learned.code:x}: {span.name} overlaps another field")
+        if before is not None and span.start < at:
+            notes.append(f"0x{learned.code:x}: {span.name} overlaps {before.name}")
+            if span.bits != before.bits and not {span.bits, before.bits} & values:
+                overlaps.append((before.bits, span.bits))
             continue
         parts += [*learned.atoms[at : span.start], "{" + span.name + "}"]
-        at = span.end
+        at, before = span.end, span
     return "".join([*parts, *learned.atoms[at:]])
 
 
