@@ -12,17 +12,22 @@ from isa_words import differs, distinct_words, emitted_codes, judged, words_of_f
 QUICK_WORDS = 400
 WORDS_A_FORM = 8
 FEWEST_INSTRUCTIONS = 100_000
+ILLEGAL = ("INVALID", "???")
+"""What nvdisasm prints for values of modifiers that no instruction has; the rest of such a text obeys no rule."""
 
 
 def wrong_texts(words: list[int], architecture: str) -> list[str]:
     """Return what differs, and check that most words were judged at all."""
-    emitted, wrong, refused = emitted_codes(architecture), [], 0
+    emitted, wrong, refused, illegal = emitted_codes(architecture), [], 0, 0
     for word, ours, theirs in judged(from_ints(words), architecture):
         if theirs is None:
             refused += 1
+        elif any(mark in theirs for mark in ILLEGAL):
+            illegal += 1
         elif ours is not None and differs(word, ours, theirs, emitted):
             wrong.append(f"{word:032x} {code_of(word):#x}: {ours} | {theirs}")
-    assert refused < len(words) / 4
+    assert refused < len(words) / 10
+    assert illegal < len(words) / 2
     return wrong
 
 

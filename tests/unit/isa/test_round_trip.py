@@ -17,7 +17,9 @@ from isa_words import distinct_words
 
 FEWEST_INSTRUCTIONS = 100_000
 UNKNOWN_OPCODES: dict[str, set[int]] = {"sm_80": set(), "sm_90": set(), "sm_100": set()}
-"""Opcodes of the cubins below that no table knows; docs/reference/instruction_set.md lists them."""
+"""Opcodes of words of the public packages that no form of the tables describes."""
+OWN_UNKNOWN_OPCODES = {"sm_80": {0x1FAE, 0xB60, 0xB66, 0xB99, 0xB9D}, "sm_90": {0x1297}, "sm_100": {0x1297, 0x15EA}}
+"""The same for our own kernels; docs/reference/instruction_set.md names them."""
 
 any_word = st.integers(0, (1 << WORD_BITS) - 1)
 names = st.tuples(st.sampled_from(ARCHITECTURES), st.sampled_from(sorted(LAYOUTS)))
@@ -82,7 +84,7 @@ def test_own_kernels_survive(name: str, target: str) -> None:
     words = distinct_words((own_cubin(name, target),), architecture)
     assert len(words) > 300
     assert lost(words, architecture) == 0
-    assert unknown(words, architecture) <= UNKNOWN_OPCODES[architecture]
+    assert unknown(words, architecture) <= OWN_UNKNOWN_OPCODES[architecture]
 
 
 @pytest.mark.slow

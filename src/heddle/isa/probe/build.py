@@ -15,8 +15,9 @@ from heddle.isa.probe.widths import probes, roles_from, spread
 from heddle.isa.probe.write import Learned, Model, rest_of, row_of
 from heddle.isa.words import from_ints
 
-HEADING = """Instruction forms of {architecture}, measured by `python -m heddle.isa.probe`; do not edit by hand.
-The format is described in docs/reference/instruction_set.md."""
+HEADING = """Instruction forms of {architecture}, measured by `python -m heddle.isa.probe`.
+Forms with an `origin` were not: they come from the architecture named there, or were "edited" by hand after probing.
+All are judged against nvdisasm in the tests. docs/reference/instruction_set.md describes the format."""
 
 
 def build(
