@@ -92,7 +92,7 @@ SHALLOW = {  # queues of one, a tiny L2, and a CTA that follows before late sign
 }
 SHAPES = [
     (1, "static", 1, 4),
-    (1, "launch", 5, 4),
+    pytest.param(1, "launch", 5, 4, marks=pytest.mark.slow),
     (2, "dynamic", 3, 4),
     pytest.param(1, "launch", 3, 16, marks=pytest.mark.slow),
 ]

@@ -32,11 +32,11 @@ CASES = [  # one of each way that a kernel runs; tile, cluster and split are the
 ]
 
 
-def gemm(gpu: str, schedule: str, cluster: int, split_k: int) -> tuple[WarpProgram, Machine]:
+def gemm(gpu: str, schedule: str, cluster: int, split_k: int, k: int = SMALL["k"]) -> tuple[WarpProgram, Machine]:
     """Compile the small GEMM as the first candidate that runs in this way, split along k if asked."""
     small = dataclasses.replace(machine(gpu), sms=SMS)
     kernel = find_kernel("gemm")
-    params = kernel.check(SMALL)
+    params = kernel.check(SMALL | {"k": k})
     fitting = [c for c in kernel.candidates(small, params) if (c.schedule, c.cluster) == (schedule, cluster)]
     if not fitting:
         pytest.skip(f"{gpu} has no {schedule} candidate with clusters of {cluster} for {SMALL}")
@@ -44,9 +44,10 @@ def gemm(gpu: str, schedule: str, cluster: int, split_k: int) -> tuple[WarpProgr
     return compile_kernel("gemm", small, params, config), small
 
 
+@pytest.mark.parametrize("k", [256, pytest.param(SMALL["k"], marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("gpu", "schedule", "cluster", "split_k"), CASES)
-def test_engines_agree_on_gemm(gpu: str, schedule: str, cluster: int, split_k: int) -> None:
-    program, small = gemm(gpu, schedule, cluster, split_k)
+def test_engines_agree_on_gemm(gpu: str, schedule: str, cluster: int, split_k: int, k: int) -> None:
+    program, small = gemm(gpu, schedule, cluster, split_k, k)
     options = {"mode": "chip", "l2_state": "cold"}
     expected = simulate_reference(program, small, **options)
     assert not differences(expected, simulate(program, small, fast_forward=False, **options))

@@ -50,8 +50,10 @@ def program(kernel: str, **texts: Any) -> WarpProgram:
     ("kernel", "gpu", "sizes"),
     [
         ("rmsnorm", "a100", NORM),
-        ("rmsnorm", "h100", NORM | {"hidden": 520, "residual": 1, "dtype": "bf16"}),  # weights of no whole blocks
-        ("rmsnorm", "b200", NORM | {"residual": 1}),
+        pytest.param(  # weights of no whole blocks
+            "rmsnorm", "h100", NORM | {"hidden": 520, "residual": 1, "dtype": "bf16"}, marks=pytest.mark.slow
+        ),
+        pytest.param("rmsnorm", "b200", NORM | {"residual": 1}, marks=pytest.mark.slow),
         ("rmsnorm", "h100", {"rows": 3, "hidden": 1224}),
         ("rmsnorm", "a100", OWN),
         ("rmsnorm", "b200", NORM | {"hidden": 520, "residual": 1, "weights": "loaded"}),

@@ -42,7 +42,7 @@ def test_barriers_off_changes_more_than_order_off(kernel: str) -> None:
     assert change(kernel, "barriers,data") > barriers
 
 
-@pytest.mark.parametrize("names", ["dp", "fs", "dp,fs,rs"])
+@pytest.mark.parametrize("names", [pytest.param("dp", marks=pytest.mark.slow), "fs", "dp,fs,rs"])
 def test_the_core_without_compilation_does_the_same(names: str) -> None:
     small = {"seqlen_q": 128, "seqlen_kv": 176, "heads_q": 1}
     results = [simulated("attention", oracle=names, engine=engine, **small) for engine in ("compiled", "python")]
