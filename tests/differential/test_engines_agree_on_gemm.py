@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,9 @@ from heddle.sim.reference import simulate_reference
 
 SMS = 2  # enough for a cluster, few enough for the slow engine
 SMALL = {"m": 256, "n": 264, "k": 320}  # more than one tile, none of them full
-CASES = [  # one of each way that a kernel runs; tile, cluster and split are the kernel's own choice among those
+CASES: list[
+    Any
+] = [  # one of each way that a kernel runs; tile, cluster and split are the kernel's own choice among those
     ("a100", "multistage", 1, 1),
     ("h100", "cooperative", 1, 1),
     ("h100", "cooperative", 2, 1),
@@ -27,7 +30,7 @@ CASES = [  # one of each way that a kernel runs; tile, cluster and split are the
     ("h100", "pingpong", 2, 1),
     ("b200", "tcgen05", 1, 1),
     ("b200", "tcgen05", 2, 1),
-    ("a100", "multistage", 1, 2),
+    pytest.param("a100", "multistage", 1, 2, marks=pytest.mark.slow),
     ("h100", "cooperative", 1, 2),
 ]
 
