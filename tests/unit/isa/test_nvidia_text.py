@@ -9,7 +9,7 @@ from heddle.isa.table import code_of, load_table
 from heddle.isa.words import from_ints
 from isa_words import differs, distinct_words, emitted_codes, judged, words_of_form
 
-QUICK_WORDS = 400
+QUICK_WORDS = 60
 WORDS_A_FORM = 8
 FEWEST_INSTRUCTIONS = 100_000
 ILLEGAL = ("INVALID", "???")
