@@ -123,7 +123,7 @@ def test_without_a_native_kernel_the_baseline_stands_alone(heddle: Command, simu
         ("attention", {"heads_kv": "1"}, 1.51),
         ("attention", {"seqlen_q": "2048"}, None),
         ("gemm", dict.fromkeys("mnk", "4096"), 1.0),
-        ("gemm", {**dict.fromkeys("mnk", "4096"), "epilogue": "silu_mul"}, None),
+        pytest.param("gemm", {**dict.fromkeys("mnk", "4096"), "epilogue": "silu_mul"}, None, marks=pytest.mark.slow),
     ],
 )
 def test_the_papers_figure_stands_where_the_paper_has_one(

@@ -20,9 +20,7 @@ from heddle.study.requests import request
 SIZES = {"batch": 1, "heads_q": 3, "heads_kv": 1, "seqlen_kv": 300, "num_splits": 2}
 
 
-@pytest.mark.parametrize(
-    "gpu", ["a100", pytest.param("h100", marks=pytest.mark.slow), pytest.param("b200", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("gpu", [pytest.param(gpu, marks=pytest.mark.slow) for gpu in ("a100", "h100", "b200")])
 def test_engines_agree(gpu: str) -> None:
     asked = request("decode_split", gpu, mode="fiber", texts=SIZES)
     small = dataclasses.replace(asked.machine, sms=2)

@@ -33,12 +33,10 @@ BY_OWN = {
 }
 SCHEMES = ("awq", "aqlm_1x16", "aqlm_2x8")
 CASES: list[Any] = [
-    ("a100", "aqlm_1x16", "simt"),
     *(
         pytest.param(*case, marks=pytest.mark.slow)
         for case in (
-            ("a100", "awq", "simt"),
-            ("a100", "aqlm_2x8", "simt"),
+            *(("a100", scheme, "simt") for scheme in SCHEMES),
             ("h100", "aqlm_2x8", "gemv"),
             ("a100", "aqlm_1x16", "gemv"),
             ("b200", "aqlm_1x16", "gemv"),

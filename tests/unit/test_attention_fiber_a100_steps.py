@@ -49,6 +49,7 @@ def test_numbers_are_right_with_copies_in_each_subpartition(params: dict[str, An
     assert (row["passed"], row["hazards"]) == (True, [])
 
 
+@pytest.mark.slow
 def test_copies_are_read_in_the_own_subpartition_and_nothing_starts_together() -> None:
     products = [row for row in program("+DP +FS", PLAIN).instructions if row.op == "WMMA"]
     assert {operand.place for row in products for operand in row.src[:2]} == {OWN}
@@ -86,6 +87,7 @@ def test_two_stages_are_too_few_where_rows_of_others_are_loaded() -> None:
         program("+DP +FS", {**PLAIN, "stages": 2})
 
 
+@pytest.mark.slow
 def test_the_verifier_rejects_mutants_of_the_bits() -> None:
     of = asked("+DP +FS", RAGGED)
     of_bits = [found for found in mutants(compiled(of)) if "BAR" not in found[0] and "DEPBAR)" not in found[0]]

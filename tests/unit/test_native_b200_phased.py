@@ -77,6 +77,7 @@ def test_more_numbers_are_right(name: str) -> None:
     assert report.ok, report.lines()
 
 
+@pytest.mark.slow
 def test_the_engines_agree() -> None:
     ours, plain = run(ONE_TILE, "barriers"), run(ONE_TILE, "barriers", "reference")
     assert ours.cycles == plain.cycles

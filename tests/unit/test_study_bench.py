@@ -26,6 +26,7 @@ def test_fan_issues_more_than_two_instructions_a_cycle_in_its_steady_state() -> 
     assert rate == pytest.approx(2.3, abs=0.2)
 
 
+@pytest.mark.slow
 def test_the_speed_counts_every_instruction_and_stands_beside_the_whole_simulation() -> None:
     row = bench._engine("fan", fan(4), DEVICE, "sm", repeats=1)
     assert row["warp_instructions"] == simulate_reference(fan(4), DEVICE, mode="sm").warp_instructions
